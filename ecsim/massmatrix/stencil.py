@@ -1,0 +1,118 @@
+"""The mass matrix as a stored stencil, half of the offsets kept by its symmetry in space.
+
+``values[o, c, g]`` is M^{ij}_{g, g+offset_o} with c = 3i + j (or the only component of a scalar matrix), on
+padded nodes. M^{ij}_{gg'} = M^{ij}_{g'g}, so the offsets that come after zero in lexicographic order suffice.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+import scipy.sparse
+
+from ecsim.grid import Block
+
+
+@lru_cache(maxsize=None)
+def half_offsets(d: int, order: int) -> tuple[tuple[int, ...], ...]:
+    """Zero and the lexicographically positive node offsets of a shape of ``order`` in ``d`` dimensions."""
+    everything = product(range(-order, order + 1), repeat=d)
+    return tuple(o for o in everything if o >= (0,) * d)
+
+
+class MassMatrix:
+    """A mass matrix on the nodes of one block.
+
+    Attributes
+    ----------
+    values : (n_offsets, n_components, *padded) array of the backend, n_components 1 (scalar) or 9 (3×3, row major).
+    block, halo, backend : where it lives, how ghosts are exchanged, who multiplies.
+
+    Source: Lapenta 2017, J. Comput. Phys. 334, eq. 30; storage of half the offsets as in Pennati & Markidis 2026.
+    """
+
+    def __init__(self, block: Block, halo, backend, components: int = 9) -> None:
+        if components not in (1, 9):
+            raise ValueError(f"components = {components}; 1 (scalar) or 9 (3×3 tensor) is allowed")
+        self.block, self.halo, self.backend = block, halo, backend
+        self.offsets = half_offsets(block.d, block.order)
+        self.values = backend.xp.zeros((len(self.offsets), components, *block.padded))
+
+    @property
+    def components(self) -> int:
+        """1 for the scalar matrix, 9 for the 3×3 tensorial one."""
+        return self.values.shape[1]
+
+    def clear(self) -> None:
+        """Set every entry, ghosts included, to zero before an assembly."""
+        self.values[...] = 0.0
+
+    def complete(self) -> None:
+        """After an assembly: bring ghost contributions to their owners, then refresh the ghosts."""
+        self.halo.add(self.values)
+        self.halo.fill(self.values)
+
+    def multiply_padded(self, x, out) -> None:
+        """``out = M x``: x padded with valid ghosts, out owned (3, *cells) or, for a scalar matrix, (k, *cells)."""
+        self.backend.matvec(self.values, x, out)
+
+    def matvec(self, x):
+        """M x of owned nodal values: (3, *cells), or for a scalar matrix (*cells) or (k, *cells).
+
+        Raises ValueError if the shape of ``x`` does not fit.
+        """
+        xp, cells = self.backend.xp, self.block.cells
+        x = xp.asarray(x, dtype=xp.float64)
+        single = self.components == 1 and x.shape == cells
+        batch = x[None] if single else x
+        fits = batch.shape[1:] == cells and (self.components == 1 or batch.shape[0] == 3)
+        if not fits:
+            wanted = "(3, *cells)" if self.components == 9 else "(*cells) or (k, *cells)"
+            raise ValueError(f"x has shape {x.shape}; {wanted} with cells = {cells} is allowed")
+        padded = xp.zeros((batch.shape[0], *self.block.padded))
+        padded[self.block.interior] = batch
+        self.halo.fill(padded)
+        out = xp.empty(batch.shape)
+        self.multiply_padded(padded, out)
+        return out[0] if single else out
+
+    def diagonal(self):
+        """The diagonal entries M^{ii}_{gg}, shape (3, *cells), or (*cells) for a scalar matrix.
+
+        Where a dimension is so thin that several offsets lead back to the same node, all of them count.
+        """
+        cells = self.block.cells
+        rows = [0] if self.components == 1 else [0, 4, 8]
+        owned = self.values[self.block.interior]
+        total = owned[0, rows].copy()
+        for o, offset in enumerate(self.offsets[1:], start=1):
+            if all(step % n == 0 for step, n in zip(offset, cells, strict=True)):
+                total += 2.0 * owned[o, rows]
+        return total[0] if self.components == 1 else total
+
+    def to_scipy(self) -> scipy.sparse.csr_array:
+        """The whole matrix as float64 CSR on the host, row = component·N + flat node; entries of one rank's block."""
+        cells, n = self.block.cells, self.block.n_cells
+        values = self.backend.to_host(self.values)[self.block.interior].reshape(*self.values.shape[:2], n)
+        node = np.arange(n)
+        index = np.stack(np.unravel_index(node, cells))
+        side = 3 if self.components == 9 else 1
+        rows, cols, vals = [], [], []
+        for o, offset in enumerate(self.offsets):
+            other = np.ravel_multi_index(
+                tuple((index[k] + offset[k]) % cells[k] for k in range(self.block.d)), cells)
+            for c in range(self.components):
+                i, j = divmod(c, side)
+                rows.append(i * n + node)
+                cols.append(j * n + other)
+                vals.append(values[o, c])
+                if any(offset):
+                    rows.append(i * n + other)
+                    cols.append(j * n + node)
+                    vals.append(values[o, c])
+        size = side * n
+        coo = scipy.sparse.coo_array(
+            (np.concatenate(vals), (np.concatenate(rows), np.concatenate(cols))), shape=(size, size))
+        return coo.tocsr()
