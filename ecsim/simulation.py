@@ -1,0 +1,170 @@
+"""A run: builds its objects from a deck or from arrays, owns the clock and the schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ecsim.arrays import check_arrays
+from ecsim.backend import select
+from ecsim.cycle import advance
+from ecsim.grid import SHAPE_ORDERS, Block, Grid
+from ecsim.parallel.halo import PeriodicHalo
+from ecsim.particles.species import Species, locate
+from ecsim.plasma import Plasma
+from ecsim.solver.gmres import SolverError
+
+
+class Simulation:
+    """An ECSIM run, from `from_deck` or `from_arrays`.
+
+    Properties give host copies: ``E`` (3, *cells) at nodes and ``B`` (3, *cells) at centres at time nΔt, ``E_theta``
+    E^{n−1+θ}, ``J_hat`` and ``rho`` of the last assembly (x^{n−1/2}), ``mass_matrix`` likewise, ``species`` in given order.
+    """
+
+    def __init__(self, plasma: Plasma, *, steps: int | None = None, recorder=None) -> None:
+        self.plasma, self.steps, self.recorder = plasma, steps, recorder
+        self.species = plasma.species
+        self._observers: list[tuple[int, Callable[[Simulation], Any]]] = []
+        self._first_energy = plasma.energies()["total"]
+        self.iterations: list[int] = []
+        self.worst_drift = 0.0
+        for s in self.species:
+            s.plasma = plasma
+
+    # -- construction ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_arrays(cls, *, cells, size, dt: float, theta: float = 0.5, shape: str = "cic", species=(), E, B,
+                    tolerance: float = 1e-12, device: str = "cpu", method: str = "pair", precision: str = "fp64",
+                    threads: int = 0, position: str = "float64", sort_every: int = 1, restart: int = 30,
+                    max_iterations: int = 500, guess: str = "extrapolated") -> Simulation:
+        """A periodic run from given particles and fields.
+
+        cells, size : per active dimension (1 to 3).  dt : in 1/ω_pi.  species : dicts of name, charge_to_mass, x (P, d)
+        at time 0, v (P, 3) at time 0, q (P,) or one number (macro-charge of each particle).  E : (3, *cells) at nodes,
+        B : (3, *cells) at cell centres.  Ids number the given particles 0, 1, ….
+
+        Raises ValueError listing every fault of the arguments, and BackendError where the device is not to be had.
+        """
+        grid, checked, E, B = check_arrays(cells=cells, size=size, dt=dt, theta=theta, shape=shape, species=species,
+                                           E=E, B=B, tolerance=tolerance)
+        backend = select(device, threads=threads)
+        block = Block(grid)
+        members = []
+        for s in checked:
+            weight = s["q"] if isinstance(s["q"], float) else None
+            store = backend.new_store(block, position_dtype=position, weight=weight, ids=True, sort_every=sort_every)
+            cell, local = locate(block, s["x"])
+            store.append(cell, local, np.ascontiguousarray(s["v"].T), None if weight is not None else s["q"],
+                         np.arange(len(cell), dtype=np.uint64))
+            store.sort()
+            members.append(Species(s["name"], s["charge_to_mass"], store))
+        plasma = Plasma(block, PeriodicHalo(block), backend, members, E, B, dt=dt, theta=theta, tolerance=tolerance,
+                        restart=restart, max_iterations=max_iterations, guess=guess, method=method, precision=precision)
+        return cls(plasma)
+
+    # -- running -----------------------------------------------------------------------------------------------
+
+    def on(self, step_interval: int, function: Callable[[Simulation], Any]) -> None:
+        """Call ``function(simulation)`` after every ``step_interval``-th cycle. Raises ValueError unless it is ≥ 1."""
+        if int(step_interval) != step_interval or step_interval < 1:
+            raise ValueError(f"step_interval = {step_interval!r}; a whole number of at least 1 is allowed")
+        self._observers.append((int(step_interval), function))
+
+    def step(self, n: int = 1) -> None:
+        """Advance by n cycles. Raises SolverError (with the step) or FloatingPointError if one fails."""
+        p = self.plasma
+        for _ in range(n):
+            try:
+                advance(p, self.recorder.inspect if self.recorder else None)
+            except SolverError as error:
+                raise SolverError(f"cycle {p.step + 1} (t = {p.time + p.dt:g}): {error}") from None
+            self.iterations.append(p.solution.iterations)
+            self.worst_drift = max(self.worst_drift, abs(self.drift()))
+            if self.recorder:
+                self.recorder.record(self)
+            for interval, function in self._observers:
+                if p.step % interval == 0:
+                    function(self)
+
+    def run(self, steps: int | None = None) -> None:
+        """Run until ``steps`` cycles are done (the deck's number if None); files are closed whatever happens.
+
+        Raises what `step` raises, and ValueError if neither the deck nor the caller says how long.
+        """
+        last = self.steps if steps is None else steps
+        if last is None:
+            raise ValueError("how long? give run(steps) or a deck with time.steps or time.end_time")
+        try:
+            while self.plasma.step < last:
+                self.step()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Flush and close the files of the run."""
+        if self.recorder:
+            self.recorder.close()
+
+    # -- looking -----------------------------------------------------------------------------------------------
+
+    def _host(self, padded) -> np.ndarray:
+        return np.array(self.plasma.backend.to_host(padded[self.plasma.owned]))
+
+    @property
+    def time(self) -> float:
+        """Time of E, B and v, in 1/ω_pi."""
+        return self.plasma.time
+
+    @property
+    def E(self) -> np.ndarray:
+        """Electric field (3, *cells) at nodes."""
+        return self._host(self.plasma.E)
+
+    @property
+    def B(self) -> np.ndarray:
+        """Magnetic field (3, *cells) at cell centres."""
+        return self._host(self.plasma.B)
+
+    @property
+    def E_theta(self) -> np.ndarray:
+        """E^{n−1+θ} (3, *cells), the solution of the last cycle's field equation."""
+        return self._host(self.plasma.E_theta)
+
+    @property
+    def J_hat(self) -> np.ndarray:
+        """Ĵ (3, *cells) at nodes of the last cycle. Raises RuntimeError before the first."""
+        return self._host(self._assembled()[1:])
+
+    @property
+    def rho(self) -> np.ndarray:
+        """Charge density (*cells) at nodes at the last cycle's x^{n−1/2}. Raises RuntimeError before the first."""
+        return self._host(self._assembled()[0])
+
+    def _assembled(self):
+        if self.plasma.step == 0:
+            raise RuntimeError("nothing is assembled before the first cycle; call step() first")
+        return self.plasma.moments
+
+    @property
+    def mass_matrix(self):
+        """The MassMatrix of the last cycle: ``matvec``, ``to_scipy()``, ``diagonal()``."""
+        return self.plasma.mass_matrix
+
+    def energies(self) -> dict:
+        """electric, magnetic, kinetic (dict per species), total at time nΔt, in m_i c² n0 (c/ω_pi)^d."""
+        return self.plasma.energies()
+
+    def drift(self) -> float:
+        """Relative change of the total energy since the start."""
+        total = self.energies()["total"]
+        return (total - self._first_energy) / self._first_energy if self._first_energy else total
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Wall-clock seconds per phase."""
+        return self.plasma.backend.timer.seconds

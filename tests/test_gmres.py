@@ -1,0 +1,81 @@
+"""GMRES against scipy on the same operator, and its ends: breakdown, rounding floor, failure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse.linalg as sla
+
+from ecsim.solver.gmres import Gmres, SolverError
+
+
+def problem(n=120, seed=0, spread=0.4):
+    rng = np.random.default_rng(seed)
+    return np.eye(n) + spread * rng.standard_normal((n, n)) / np.sqrt(n), rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("restart", [4, 15, 200])
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-9, 1e-13])
+def test_reaches_the_tolerance_like_scipy(restart, tolerance):
+    a, b = problem()
+    solution = Gmres(np, len(b), restart, 1000).solve(lambda v: a @ v, b, tolerance=tolerance)
+    assert np.linalg.norm(b - a @ solution.x) <= tolerance * np.linalg.norm(b)
+    assert solution.residual <= tolerance
+    count = []
+    _, info = sla.gmres(a, b, rtol=tolerance, atol=0, restart=restart, maxiter=1000, callback=count.append,
+                        callback_type="pr_norm")
+    assert info == 0
+    assert solution.iterations <= len(count) + 2
+    np.testing.assert_allclose(solution.x, np.linalg.solve(a, b), atol=10 * tolerance * np.linalg.norm(b))
+
+
+def test_every_krylov_vector_counts():
+    """n steps on an n × n system are exact: a solver that drops its last vector is not."""
+    a, b = problem(n=6, spread=3.0)
+    solution = Gmres(np, 6, 6, 6).solve(lambda v: a @ v, b, tolerance=1e-11)
+    assert solution.iterations == 6
+
+
+def test_happy_breakdown():
+    b = np.arange(1.0, 9.0)
+    solution = Gmres(np, 8, 8, 50).solve(lambda v: 3.0 * v, b, tolerance=1e-14)
+    assert solution.iterations == 1
+    np.testing.assert_allclose(solution.x, b / 3.0, rtol=1e-15)
+
+
+def test_start_and_zero_right_hand_side():
+    a, b = problem()
+    solver = Gmres(np, len(b), 30)
+    exact = np.linalg.solve(a, b)
+    assert solver.solve(lambda v: a @ v, b, x0=exact, tolerance=1e-10).iterations == 0
+    zero = solver.solve(lambda v: a @ v, np.zeros_like(b), x0=exact)
+    assert zero.iterations == 0 and not zero.x.any()
+
+
+def test_rounding_floor_is_reported_not_iterated():
+    a, b = problem()
+    solution = Gmres(np, len(b), 30, 1000).solve(lambda v: a @ v, b, tolerance=1e-18)
+    assert solution.at_rounding and solution.residual < 4e-16 * 4 and solution.iterations < 100
+
+
+def test_failures_raise():
+    a, b = problem(spread=3.0)
+    with pytest.raises(SolverError, match="after 7 iterations at a relative residual of .*max_iterations"):
+        Gmres(np, len(b), 5, 7).solve(lambda v: a @ v, b)
+    with pytest.raises(SolverError, match="not finite"):
+        Gmres(np, len(b)).solve(lambda v: v * np.nan, b)
+    with pytest.raises(SolverError, match="not finite"):
+        Gmres(np, len(b)).solve(lambda v: v, b * np.inf)
+
+
+def test_shapes_and_reduction_are_respected():
+    a, b = problem(n=60)
+    calls = []
+
+    def reduce(value):
+        calls.append(np.shape(value))
+        return value
+
+    solution = Gmres(np, 60, 30, 500, reduce).solve(lambda v: (a @ v.reshape(-1)).reshape(3, 20), b.reshape(3, 20))
+    assert solution.x.shape == (3, 20)
+    assert calls and all(len(shape) <= 1 for shape in calls)
