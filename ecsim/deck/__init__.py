@@ -1,0 +1,20 @@
+"""Input decks: the schema (which is the manual), the loader, and the shipped decks."""
+
+from ecsim.deck.checks import device_faults
+from ecsim.deck.faults import DeckError, Fault
+from ecsim.deck.load import load_deck
+from ecsim.deck.schema import Deck
+from ecsim.deck.source import find_deck, shipped_decks
+from ecsim.deck.write import resolved, to_toml
+
+__all__ = [
+    "Deck",
+    "DeckError",
+    "Fault",
+    "device_faults",
+    "find_deck",
+    "load_deck",
+    "resolved",
+    "shipped_decks",
+    "to_toml",
+]

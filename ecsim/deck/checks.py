@@ -1,0 +1,83 @@
+"""Faults that lie between keys, each of them valid alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ecsim.deck import schema
+from ecsim.deck.faults import Fault, show
+from ecsim.deck.schema import Assembly, Backend, Deck, Grid, Species, Time
+
+MOST_STEPS = 10**12
+OPTIONAL_SPECIES_KEYS = ("density", "thermal_velocity", "drift")
+
+
+def grid_faults(grid: Grid) -> Iterator[Fault]:
+    """Cells and size must have the same number of entries, and a cell a volume that a float can hold."""
+    if len(grid.size) != len(grid.cells):
+        need = f"must have {len(grid.cells)} entries, as many as grid.cells, not {len(grid.size)}"
+        yield Fault("grid.size", show(grid.size), need)
+    elif not 1e-100 < min(grid.spacing) <= max(grid.spacing) < 1e100:
+        yield Fault("grid.size", show(grid.size), "gives cells too small or too large to compute with")
+
+
+def time_faults(time: Time) -> Iterator[Fault]:
+    """Exactly one of steps and end_time, and a number of steps that can be counted."""
+    if (time.steps is None) == (time.end_time is None):
+        what = "neither is given" if time.steps is None else "both are given"
+        yield Fault("time.steps", "", f"give either time.steps or time.end_time; {what}")
+    elif time.end_time is not None and time.end_time / time.dt > MOST_STEPS:
+        yield Fault("time.end_time", show(time.end_time), f"is more than {MOST_STEPS:g} steps of {time.dt:g}")
+
+
+def species_faults(path: str, species: Species, grid: Grid) -> Iterator[Fault]:
+    """A list of particles per cell has one entry a dimension."""
+    count = species.particles_per_cell
+    if isinstance(count, tuple) and len(count) != grid.dimension:
+        need = f"must be one number, or one for each of the {grid.dimension} dimensions"
+        yield Fault(f"{path}.particles_per_cell", show(count), need)
+
+
+def device_faults(assembly: Assembly, device: str) -> Iterator[Fault]:
+    """What a chosen device ("cpu" or "cuda") cannot do; nothing is known to be wrong while it is "auto"."""
+    methods = {"cpu": schema.CPU_METHODS, "cuda": schema.CUDA_METHODS}.get(device)
+    if methods and assembly.method not in methods:
+        need = f"must be one of {', '.join(methods)} when the device is {device}"
+        yield Fault("assembly.method", show(assembly.method), need)
+    if assembly.precision == "tf32" and device == "cpu":
+        yield Fault("assembly.precision", show("tf32"), "needs a GPU: must be fp64 when the device is cpu")
+    elif assembly.precision == "tf32" and assembly.method not in schema.TF32_METHODS:
+        need = f"needs assembly.method to be one of {', '.join(schema.TF32_METHODS)}, not {assembly.method}"
+        yield Fault("assembly.precision", show("tf32"), need)
+
+
+def backend_faults(assembly: Assembly, backend: Backend) -> Iterator[Fault]:
+    """`device_faults` for the device that the deck asks for."""
+    return device_faults(assembly, backend.device)
+
+
+def problem_faults(deck: Deck, problem: Any) -> Iterator[Fault]:
+    """What the problem cannot start from: its own `faults`, and species keys that it would ignore."""
+    honoured = getattr(problem, "species_keys", ())
+    for species in deck.species:
+        for name in OPTIONAL_SPECIES_KEYS:
+            value = getattr(species, name)
+            if value is not None and name not in honoured:
+                message = f"is not used by the problem {deck.problem.name}, which sets it; leave it out"
+                yield Fault(f"species.{species.name}.{name}", show(value), message)
+    if hasattr(problem, "faults"):
+        yield from (Fault(where, value_at(deck, where), message) for where, message in problem.faults(deck))
+
+
+def value_at(deck: Deck, path: str) -> str:
+    """The value of a dotted key as text, or nothing when the path leads to no single value."""
+    section, *inner = path.split(".")
+    node = getattr(deck, section, None)
+    if section == "problem" and inner != ["name"]:
+        node = deck.problem.params
+    if section == "species" and len(inner) == 2:
+        names = [species.name for species in deck.species]
+        node = deck.species[names.index(inner[0])] if inner[0] in names else None
+    value = getattr(node, inner[-1], None) if inner else None
+    return "" if value is None else show(value)
