@@ -1,0 +1,81 @@
+"""What a species is made of at the start, as plain values that `loading` turns into particles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Profile = Callable[[np.ndarray], np.ndarray]
+"""A function of positions ``x`` of shape (d, P) in c/ω_pi."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """One Maxwellian: number density, drift and thermal velocity √(T/m) along x, y, z.
+
+    ``density`` is a number or a profile (d, P) -> (P,) in units of n₀; ``drift`` three numbers or a profile
+    (d, P) -> (3, P), and ``thermal_velocity`` three numbers, in units of c.
+    """
+
+    density: float | Profile = 1.0
+    drift: Sequence[float] | Profile = (0.0, 0.0, 0.0)
+    thermal_velocity: Sequence[float] = (0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a species consists of.
+
+    ``charge`` is the charge of a physical particle (±1 in units of e). ``positions_of`` is the number of the
+    species whose position draws are used instead of the species' own: species placed on each other make the
+    initial charge density vanish, so that E = 0 obeys Gauss's law from the start.
+
+    Raises
+    ------
+    ValueError : if one of several populations has a drift that varies in space.
+    """
+
+    charge: float
+    populations: tuple[Population, ...]
+    positions_of: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.populations) > 1 and any(callable(p.drift) for p in self.populations):
+            raise ValueError("only a species of a single population may have a drift that varies in space")
+
+    def uniform_weight(self, volume: float, per_cell: int) -> float | None:
+        """The macro-charge all particles share, or None where the density varies in space."""
+        if any(callable(p.density) for p in self.populations):
+            return None
+        return self.charge * sum(p.density for p in self.populations) * volume / per_cell
+
+
+def lattice(particles_per_cell: int | Sequence[int], d: int) -> tuple[int, ...]:
+    """Lattice points per dimension of a quiet start.
+
+    Raises
+    ------
+    ValueError : unless the number is a d-th power or a list of one count per active dimension.
+    """
+    if isinstance(particles_per_cell, (int, np.integer)):
+        side = round(particles_per_cell ** (1.0 / d))
+        if side**d != particles_per_cell:
+            raise ValueError(
+                f"particles_per_cell = {particles_per_cell} is not a whole number to the power {d}; "
+                f"a quiet start in {d} dimensions needs that, or one count per dimension, e.g. {[side] * d}"
+            )
+        return (side,) * d
+    counts = tuple(int(n) for n in particles_per_cell)
+    if len(counts) != d or any(n < 1 for n in counts):
+        raise ValueError(f"particles_per_cell = {list(counts)}; {d} positive counts are needed")
+    return counts
+
+
+def count_per_cell(particles_per_cell: int | Sequence[int]) -> int:
+    """Macro-particles per cell, whether given as a number or as counts per dimension."""
+    if isinstance(particles_per_cell, (int, np.integer)):
+        return int(particles_per_cell)
+    return math.prod(particles_per_cell)
