@@ -3,15 +3,15 @@
 A `Recipe` says what a species consists of. Every geometric cell ``floor(x/Δ)`` gets the same number of
 macro-particles; their weights follow the local density, and each belongs to one population with the
 probability of that population at its place. All draws come from the counter-based generator, keyed by
-(seed, species, global cell, index in cell), so a rank makes exactly the particles of its own support cells and
-every particle exists once.
+(seed, species, global cell, index in cell), so a rank makes exactly the particles of its own support cells
+and every particle exists once.
 
 Two starts:
 
 ``random``  positions uniform in the cell, velocities independent normal draws.
 ``quiet``   positions on a lattice of n₁×n₂×n₃ points in the cell, so the charge density has no noise at all;
-            velocities from a low-discrepancy sequence through the inverse normal distribution function, shifted
-            by a random vector per cell, and in pairs ±v of neighbouring lattice points, so that the mean
+            velocities from a low-discrepancy sequence through the inverse normal distribution function,
+            shifted by a random vector per cell, and in pairs ±v of neighbouring lattice points, so that the mean
             velocity of a cell is its drift to rounding and its temperature scatters far less than 1/√N
             (Birdsall & Langdon 1985, "Plasma Physics via Computer Simulation", ch. 16).
 """
@@ -85,7 +85,8 @@ class _Loader:
     """Makes the particles of a range of the geometric cells that reach into a block."""
 
     def __init__(self, recipe, block, species, particles_per_cell, start, seed, ids):
-        self.recipe, self.block, self.species, self.seed, self.ids = recipe, block, species, seed, ids
+        self.recipe, self.block, self.species, self.ids = recipe, block, species, ids
+        self.seed = np.uint64(seed)
         self.per_cell = count_per_cell(particles_per_cell)
         self.sites = np.zeros((block.d, 0))
         if start == "quiet":
@@ -140,8 +141,8 @@ class _Loader:
 def _geometric_cells(block: Block):
     """First cell and extent per dimension of the geometric cells whose particles may belong to the block.
 
-    A CIC block needs its own cells. A TSC block owns nodes, so half a cell more on its low side, and only half
-    of the last cell; where it spans the whole periodic dimension the two halves are one cell.
+    A CIC block needs its own cells. A TSC block owns nodes, so half a cell more on its low side, and only
+    half of the last cell; where it spans the whole periodic dimension the two halves are one cell.
     """
     if block.order == 1:
         return block.origin, block.cells

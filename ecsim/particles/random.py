@@ -2,8 +2,8 @@
 
 Philox4x32-10 (Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", SC'11) turns a
 128-bit counter and a 64-bit key into four random 32-bit words without any state. With the counter made of
-(index in cell, global cell, species and draw number) and the seed as the key, a particle gets the same numbers
-on whatever rank or thread it is made:
+(index in cell, global cell, species and draw number) and the seed as the key, a particle gets the same
+numbers on whatever rank or thread it is made:
 
     counter = (index in cell, cell low word, cell high word, species·2¹⁶ + draw), key = (seed low, seed high)
 """

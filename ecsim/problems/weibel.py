@@ -1,0 +1,102 @@
+"""An electron plasma hotter across x than along it: the Weibel instability makes its own magnetic field.
+
+The wave vector is along x; currents along the hotter of y and z filament and grow a magnetic field across both.
+The ions are a fixed background unless the deck gives them as a species.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ecsim.grid import Block
+from ecsim.keys import key
+from ecsim.problems import common
+
+species_keys = ("density", "thermal_velocity", "drift")
+
+
+@dataclass(frozen=True)
+class Params:
+    """Keys of [problem] for ``weibel``."""
+
+    mode: int = key(1, low=1, help="Waves in the box along x of the magnetic seed, and of the theory line")
+    perturbation: float = key(1e-4, unit="m_i c ω_pi/e", low=0, help="Amplitude of the magnetic seed")
+
+
+def faults(deck) -> list[tuple[str, str]]:
+    """At least one species, thermal motion along x, a mode that the grid carries."""
+    mode = (deck.problem.params.mode,) + (0,) * (len(deck.grid.cells) - 1)
+    found = [] if deck.species else [("species", "none given; at least the electrons are needed")]
+    for s in deck.species:
+        if common.thermal_velocity(s)[0] <= 0.0:
+            found.append((f"species.{s.name}.thermal_velocity", "must be above 0 along x"))
+    return found + common.mode_faults(deck, mode) + common.lattice_faults(deck)
+
+
+def current_axis(deck) -> int:
+    """The hotter of y (1) and z (2), summed over the species: the direction of the growing current."""
+    pressure = [sum(common.thermal_velocity(s)[i] ** 2 * common.density(s) for s in deck.species) for i in (1, 2)]
+    return 1 if pressure[0] > pressure[1] else 2
+
+
+def fields(deck, block: Block):
+    """E = 0 and the magnetic seed B ∝ cos(kx), perpendicular to x and to the current; (3, *cells) each."""
+    p = deck.problem.params
+    E, B = common.zero_fields(block)
+    mode = (p.mode,) + (0,) * (block.d - 1)
+    B[3 - current_axis(deck)] = p.perturbation * np.cos(common.phase(block, mode, 0.5))
+    return E, B
+
+
+def recipe(deck, k: int):
+    """Species k, uniform and bi-Maxwellian."""
+    return common.uniform(deck, k)
+
+
+def reference(deck):
+    """Density, thermal velocity and drift by species name."""
+    return common.uniform_reference(deck)
+
+
+def magnetic_field(deck) -> float:
+    """Amplitude of the seed."""
+    return deck.problem.params.perturbation
+
+
+def theory(deck) -> tuple[common.Theory, ...]:
+    """Kinetic growth rate of the seeded mode."""
+    wave = 2.0 * np.pi * deck.problem.params.mode / deck.grid.size[0]
+    axis = current_axis(deck)
+    species = [
+        (common.plasma_frequency_squared(s), common.thermal_velocity(s)[0], common.thermal_velocity(s)[axis])
+        for s in deck.species
+    ]
+    return (common.Theory("kinetic theory", "magnetic", growth_rate=growth_rate(wave, species)),)
+
+
+def growth_rate(k: float, species) -> float:
+    """Growth rate γ of the purely growing transverse mode of bi-Maxwellian species at rest, 0 if it is stable.
+
+    ``species`` holds (ω_p², thermal velocity along k, along the current). With ω = iγ (Weibel 1959, Phys. Rev.
+    Lett. 2, 83; Krall & Trivelpiece 1973, "Principles of Plasma Physics", sec. 9.10)
+
+        γ² + k² = Σ ω_p² [A − (A + 1) √π y erfcx(y)],   A = v_⊥²/v_∥² − 1,   y = γ/(√2 k v_∥),
+
+    whose right side falls with γ, so that there is one root if k² < Σ ω_p² A.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import erfcx
+
+    def excess(gamma: float) -> float:
+        total = -(gamma**2) - k**2
+        for strength, along, across in species:
+            ratio, y = (across / along) ** 2, gamma / (np.sqrt(2.0) * k * along)
+            total += strength * (ratio - 1.0 - ratio * np.sqrt(np.pi) * y * erfcx(y))
+        return total
+
+    if excess(0.0) <= 0.0:
+        return 0.0
+    bound = np.sqrt(sum(strength * (across / along) ** 2 for strength, along, across in species))
+    return brentq(excess, 0.0, bound, xtol=1e-14)
