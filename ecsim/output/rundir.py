@@ -1,0 +1,91 @@
+"""The directory that a run writes into, and the promise never to destroy anything else.
+
+A run directory holds ``deck.toml`` (the resolved deck, written first), ``energies.h5`` and ``fields/``. It
+counts as one if ``deck.toml`` begins with `DECK_HEADER` or ``energies.h5`` was written by ecsim.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ecsim.output.energies import read_energies
+from ecsim.output.storage import reason
+
+DECK_HEADER = "# ecsim: the resolved deck of this run\n"
+ENERGIES = "energies.h5"
+DECK = "deck.toml"
+FIELDS = "fields"
+OURS = (DECK, ENERGIES, f".{ENERGIES}.part", f"{FIELDS}/fields_[0-9]*.h5", f"{FIELDS}/.fields_[0-9]*.h5.part")
+
+
+class RunDirectoryError(OSError):
+    """A run directory cannot be used; the message says which and what to do."""
+
+
+def is_run_directory(path: str | os.PathLike[str]) -> bool:
+    """Whether ecsim made this directory: by the header of its deck, or by its time series."""
+    path = Path(path)
+    try:
+        with open(path / DECK, encoding="utf-8") as deck:
+            if deck.readline() == DECK_HEADER:
+                return True
+    except (OSError, UnicodeDecodeError):
+        pass
+    try:
+        read_energies(path / ENERGIES)
+    except OSError:
+        return False
+    return True
+
+
+def check_run_directory(path: str | os.PathLike[str], overwrite: bool = False) -> None:
+    """Raise `RunDirectoryError` if a run may not write into ``path``; changes nothing."""
+    path = Path(path)
+    if not path.exists():
+        above = next(parent for parent in path.absolute().parents if parent.exists())
+        if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+            raise RunDirectoryError(
+                f"cannot create the run directory {path}: {above} is not a writable directory")
+        return
+    if not path.is_dir():
+        raise RunDirectoryError(f"the run directory {path} exists and is a file; choose another name")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise RunDirectoryError(f"the run directory {path} is not writable")
+    if not any(path.iterdir()):
+        return
+    if not is_run_directory(path):
+        raise RunDirectoryError(
+            f"the directory {path} is not empty and was not made by ecsim, so it is left alone; "
+            "choose another one")
+    if not overwrite:
+        raise RunDirectoryError(
+            f"the run directory {path} exists; choose another one, or allow to overwrite it "
+            "(--overwrite, or overwrite = true in [output])")
+
+
+def create_run_directory(path: str | os.PathLike[str], deck_text: str, overwrite: bool = False) -> Path:
+    """Make ``path`` ready for a run and store the resolved deck in it.
+
+    With ``overwrite`` the files of an earlier run in it are removed first; any other file stays.
+
+    Raises
+    ------
+    RunDirectoryError : if the directory holds something already, is not writable or the disk is full.
+    """
+    path = Path(path)
+    check_run_directory(path, overwrite)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        for pattern in reversed(OURS):
+            for file in path.glob(pattern):
+                file.unlink()
+        (path / DECK).write_text(DECK_HEADER + deck_text, encoding="utf-8")
+    except OSError as error:
+        raise RunDirectoryError(f"cannot prepare the run directory {path}: {reason(error)}") from error
+    return path
+
+
+def read_deck_text(path: str | os.PathLike[str]) -> str:
+    """The resolved deck stored in a run directory. Raises OSError if there is none."""
+    return (Path(path) / DECK).read_text(encoding="utf-8")

@@ -1,0 +1,245 @@
+"""Field snapshots, ``fields/fields_000100.h5``: one HDF5 file a time, in the layout of openPMD 1.1 meshes.
+
+A file is written under a temporary name, synced to disk and renamed, so that one which exists is complete.
+Readers of openPMD find their way: ``/data/<step>/meshes/E/x`` and so on, with axes, positions and units.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+
+from ecsim.output.provenance import timestamp, version_of
+from ecsim.output.quantities import QUANTITIES
+from ecsim.output.rundir import FIELDS
+from ecsim.output.storage import VERSION_BOUNDS, discard, part_of, plain, reason, reserve, sync
+
+COMPONENTS = {3: ("x", "y", "z"), 6: ("xx", "xy", "xz", "yy", "yz", "zz")}
+CENTRINGS = {"node": 0.0, "centre": 0.5}
+OVERHEAD = 1 << 20
+
+
+class Mesh(NamedTuple):
+    """One record of a snapshot.
+
+    Attributes
+    ----------
+    values : host array: a scalar (*cells), a vector (3, *cells) or a symmetric tensor (6, *cells) in the
+        order xx, xy, xz, yy, yz, zz.
+    centring : ``"node"`` (x = iΔ) or ``"centre"`` (x = (i+½)Δ).
+    quantity : a key of `quantities.QUANTITIES`, which gives the unit.
+    time_offset : time of the values minus the time of the snapshot, in 1/ω_pi.
+    """
+
+    values: np.ndarray
+    centring: str
+    quantity: str
+    time_offset: float = 0.0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What `read_fields` returns: ``meshes`` by name, and where and when they are.
+
+    ``step``, ``time`` and ``dt`` (1/ω_pi), ``cells`` and ``spacing`` (c/ω_pi) along each active dimension,
+    ``attributes`` of the file.
+    """
+
+    step: int
+    time: float
+    dt: float
+    cells: tuple[int, ...]
+    spacing: tuple[float, ...]
+    meshes: dict[str, Mesh]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+def snapshot_path(run: str | os.PathLike[str], step: int) -> Path:
+    """Where the snapshot of ``step`` of a run lies."""
+    return Path(run) / FIELDS / f"fields_{step:06d}.h5"
+
+
+def write_fields(
+    run: str | os.PathLike[str],
+    *,
+    step: int,
+    time: float,
+    dt: float,
+    spacing: Sequence[float],
+    fields: Mapping[str, Mesh],
+    attributes: Mapping[str, str | int | float] | None = None,
+    omega_pi: float | None = None,
+    precision: str = "float64",
+) -> Path:
+    """Write one snapshot and return its path.
+
+    Parameters
+    ----------
+    run : run directory; the file goes into its subdirectory ``fields``.
+    step, time, dt : cycles done, time of the snapshot, time step (1/ω_pi).
+    spacing : cell widths Δ along each active dimension (c/ω_pi).
+    fields : the records; names are free, ``E`` and ``B`` are what viewers look for.
+    attributes : stored on the root group besides those of openPMD (resolved deck, versions, …).
+    omega_pi : reference ion plasma frequency in rad/s for SI units; None leaves the code's units.
+    precision : ``"float64"`` or ``"float32"``, as stored.
+
+    Raises
+    ------
+    ValueError : if a record's shape does not fit ``spacing``, or its centring or quantity is unknown.
+    OSError : naming the path, when it cannot be written; no partial file is left, earlier ones stay.
+    """
+    components = {name: _components(name, mesh, len(spacing)) for name, mesh in fields.items()}
+    path = snapshot_path(run, step)
+    part = part_of(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with h5py.File(part, "w", libver=VERSION_BOUNDS, locking="best-effort") as file:
+            reserve(part, sum(np.asarray(mesh.values).size for mesh in fields.values()) * 8 + OVERHEAD)
+            _write_root(file, step, time, dt, omega_pi, attributes or {})
+            meshes = file.create_group(f"data/{step}/meshes")
+            _set(meshes, MESHES_ATTRIBUTES)
+            for name, mesh in fields.items():
+                _write_record(meshes, name, mesh, components[name], spacing, omega_pi, precision)
+        sync(part)
+        os.replace(part, path)
+        sync(path.parent)
+    except (OSError, RuntimeError) as error:
+        discard(part)
+        raise OSError(f"cannot write the snapshot {path}: {reason(error)}") from error
+    return path
+
+
+def list_snapshots(run: str | os.PathLike[str]) -> list[Path]:
+    """The complete snapshots of a run directory, in order of their step."""
+    numbered = {path.stem[len("fields_"):]: path for path in (Path(run) / FIELDS).glob("fields_*.h5")}
+    return [numbered[number] for number in sorted(filter(str.isdigit, numbered), key=int)]
+
+
+def read_fields(path: str | os.PathLike[str], names: Sequence[str] | None = None) -> Snapshot:
+    """Read a snapshot, all records or those of ``names``, as float64 arrays in the code's units.
+
+    Raises
+    ------
+    OSError : if the file is missing or is not a snapshot of ecsim.
+    KeyError : if it lacks a record of ``names``.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no snapshot {path}")
+    try:
+        with h5py.File(path, "r", locking="best-effort") as file:
+            ((step, iteration),) = file["data"].items()
+            meshes = iteration["meshes"]
+            wanted = list(meshes) if names is None else list(names)
+            absent = [name for name in wanted if name not in meshes]
+            if not absent:
+                records = {name: _read_record(meshes[name]) for name in wanted}
+                any_record = meshes[next(iter(meshes))]
+                spacing = tuple(float(h) for h in any_record.attrs["gridSpacing"])
+                cells = _shape_of(any_record)
+                time, dt = float(iteration.attrs["time"]), float(iteration.attrs["dt"])
+                attributes = {key: plain(value) for key, value in file.attrs.items()}
+            else:
+                available = list(meshes)
+    except (OSError, KeyError, ValueError, StopIteration) as error:
+        raise OSError(f"{path} is not a readable snapshot of ecsim: {reason(error)}") from error
+    if absent:
+        raise KeyError(f"{path} has no {', '.join(absent)}; it holds {', '.join(available)}")
+    return Snapshot(int(step), time, dt, cells, spacing, records, attributes)
+
+
+MESHES_ATTRIBUTES = {
+    "fieldSolver": "other",
+    "fieldSolverParameters": "energy-conserving semi-implicit (ECSIM)",
+    "fieldBoundary": np.array([b"periodic"] * 6),
+    "particleBoundary": np.array([b"periodic"] * 6),
+    "currentSmoothing": "none",
+    "chargeCorrection": "none",
+    "fieldSmoothing": "none",
+}
+
+
+def _components(name: str, mesh: Mesh, d: int) -> dict[str, np.ndarray]:
+    """The arrays of a record by component; a scalar has the one component ``""``."""
+    checks = (("centring", mesh.centring, CENTRINGS), ("quantity", mesh.quantity, QUANTITIES))
+    for what, value, allowed in checks:
+        if value not in allowed:
+            raise ValueError(f"record {name}: {what} = {value!r}; one of {', '.join(allowed)} is allowed")
+    values = np.asarray(mesh.values)
+    if values.ndim == d:
+        return {"": values}
+    if values.ndim == d + 1 and len(values) in COMPONENTS:
+        return dict(zip(COMPONENTS[len(values)], values, strict=True))
+    raise ValueError(f"record {name} has shape {values.shape}; (*cells), (3, *cells) or (6, *cells) with "
+                     f"{d} axes of cells is allowed")
+
+
+def _set(group: h5py.Group, attributes: Mapping[str, Any]) -> None:
+    for key, value in attributes.items():
+        group.attrs[key] = np.bytes_(value.encode()) if isinstance(value, str) else value
+
+
+def _write_root(file: h5py.File, step: int, time: float, dt: float, omega_pi: float | None,
+                attributes: Mapping[str, Any]) -> None:
+    _set(file, {
+        **attributes,
+        "openPMD": "1.1.0",
+        "openPMDextension": np.uint32(1),
+        "basePath": "/data/%T/",
+        "meshesPath": "meshes/",
+        "iterationEncoding": "fileBased",
+        "iterationFormat": "fields_%06T",
+        "software": "ecsim",
+        "softwareVersion": version_of("ecsim"),
+        "date": timestamp(),
+    })
+    unit = QUANTITIES["time"].unit_si(omega_pi)
+    _set(file.create_group(f"data/{step}"), {"time": float(time), "dt": float(dt), "timeUnitSI": unit})
+
+
+def _write_record(meshes: h5py.Group, name: str, mesh: Mesh, components: Mapping[str, np.ndarray],
+                  spacing: Sequence[float], omega_pi: float | None, precision: str) -> None:
+    d, quantity = len(spacing), QUANTITIES[mesh.quantity]
+    for component, values in components.items():
+        target = f"{name}/{component}" if component else name
+        data = meshes.create_dataset(target, data=values, dtype=precision)
+        data.attrs["position"] = np.full(d, CENTRINGS[mesh.centring])
+        data.attrs["unitSI"] = quantity.unit_si(omega_pi)
+    record = meshes[name]
+    _set(record, {
+        "geometry": "cartesian",
+        "dataOrder": "C",
+        "axisLabels": np.array([b"x", b"y", b"z"][:d]),
+        "gridSpacing": np.array(spacing, dtype=np.float64),
+        "gridGlobalOffset": np.zeros(d),
+        "gridUnitSI": QUANTITIES["length"].unit_si(omega_pi),
+        "unitDimension": np.array(quantity.dimension, dtype=np.float64),
+        "timeOffset": float(mesh.time_offset),
+        "quantity": mesh.quantity,
+    })
+
+
+def _first(record: h5py.Group | h5py.Dataset) -> h5py.Dataset:
+    return record if isinstance(record, h5py.Dataset) else record[next(iter(record))]
+
+
+def _shape_of(record: h5py.Group | h5py.Dataset) -> tuple[int, ...]:
+    return tuple(_first(record).shape)
+
+
+def _read_record(record: h5py.Group | h5py.Dataset) -> Mesh:
+    if isinstance(record, h5py.Dataset):
+        values = record[()].astype(np.float64)
+    else:
+        order = next(names for names in COMPONENTS.values() if set(names) == set(record))
+        values = np.stack([record[name][()] for name in order]).astype(np.float64)
+    position = float(_first(record).attrs["position"][0])
+    centring = next(name for name, value in CENTRINGS.items() if value == position)
+    return Mesh(values, centring, plain(record.attrs["quantity"]), float(record.attrs["timeOffset"]))
+
