@@ -98,14 +98,15 @@ def count_faults(deck, needed: int, which: str) -> list[tuple[str, str]]:
     """A wrong number of species."""
     if len(deck.species) == needed:
         return []
-    return [("species", f"{len(deck.species)} given; the problem {deck.problem.name} needs {needed}: {which}")]
+    given = len(deck.species)
+    return [("species", f"{given} given; the problem {deck.problem.name} needs {needed}: {which}")]
 
 
 def mode_faults(deck, mode) -> list[tuple[str, str]]:
     """Mode numbers that are not one per dimension, all zero, or not below the Nyquist number of the grid."""
     cells = deck.grid.cells
     if len(mode) != len(cells):
-        return [("problem.mode", f"has {len(mode)} entries; one per active dimension ({len(cells)}) is needed")]
+        return [("problem.mode", f"has {len(mode)} entries; one per dimension ({len(cells)}) is needed")]
     if not any(mode):
         return [("problem.mode", "is zero everywhere; at least one entry must not be")]
     return [

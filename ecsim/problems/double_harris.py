@@ -6,9 +6,9 @@ With n along y (``normal``), B along x and the current along z, half-thickness �
     B_x(y) = B₀ [tanh((y−y₁)/λ) − tanh((y−y₂)/λ) − 1],
     n(y) = n₀ [sech²((y−y₁)/λ) + sech²((y−y₂)/λ)] + n_b,   n₀ (T_i + T_e) = ½B₀²,   n₀ = 1.
 
-The sheet populations drift along z with u_s = ∓2T_s/(q_s B₀ λ) in the first and second sheet, so that their
-current is ∇×B; the background does not drift. The magnetic field is the discrete curl of a vector potential at
-nodes plus its mean, so ∇·B = 0 to rounding. The perturbation adds to the flux of each sheet a hill
+The sheet populations drift along z with u_s = ∓2T_s/(q_s B₀ λ) in the first and second sheet, so that
+their current is ∇×B; the background does not drift. The magnetic field is the discrete curl of a vector
+potential at nodes plus its mean, so ∇·B = 0 to rounding. The perturbation adds to the flux of each sheet
 
     δA_z = ± a B₀ λ exp(−½(x−x_s)²/ℓ² − ½(y−y_s)²/w²)
 
@@ -36,7 +36,9 @@ class Params:
     """Keys of [problem] for ``double_harris``."""
 
     magnetic_field: float = key(0.0195, unit="m_i c ω_pi/e", low=0, exclusive_low=True, help="Lobe field B₀")
-    half_thickness: float = key(0.5, unit="d_i", low=0, exclusive_low=True, help="Half-thickness λ of a sheet")
+    half_thickness: float = key(
+        0.5, unit="d_i", low=0, exclusive_low=True, help="Half-thickness λ of a sheet"
+    )
     background: float = key(0.2, unit="n0", low=0, help="Background density n_b")
     temperature_ratio: float = key(5.0, low=0, exclusive_low=True, help="T_i/T_e")
     perturbation: float = key(0.0, help="Flux a of the pinch in B₀λ; 0 keeps the equilibrium")

@@ -1,7 +1,7 @@
 """A cold Langmuir oscillation: electrons swing through a fixed neutralising background.
 
-The electrons start on a uniform density with the velocity v = a k̂ sin(k·x), and E = 0 obeys Gauss's law with the
-background, which needs no particles because ECSIM feels charge only through its current.
+The electrons start on a uniform density with the velocity v = a k̂ sin(k·x), and E = 0 obeys Gauss's law with
+the background, which needs no particles because ECSIM feels charge only through its current.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ species_keys = ("density",)
 class Params:
     """Keys of [problem] for ``langmuir``."""
 
-    mode: tuple[int, ...] = key((1,), min_length=1, max_length=3, help="Waves in the box along each dimension")
+    mode: tuple[int, ...] = key(
+        (1,), min_length=1, max_length=3, help="Waves in the box along each dimension"
+    )
     amplitude: float = key(1e-4, unit="c", low=0, exclusive_low=True, help="Largest electron velocity")
 
 
@@ -86,8 +88,8 @@ def frequency(dt: float, mass: float) -> float:
 def mass_matrix_of_mode(deck) -> float:
     """M(k)/ω_p²: what the mass matrix of a uniform plasma makes of a plane wave.
 
-    Per dimension Σ_b ⟨φ_a φ_b⟩ cos(k(x_a − x_b)), averaged over the particle's places in the cell: all of them
-    for a random start, giving (2 + cos kΔ)/3 for CIC, or the lattice points of a quiet one.
+    Per dimension Σ_b ⟨φ_a φ_b⟩ cos(k(x_a − x_b)), averaged over the particle's places in the cell: all of
+    them for a random start, giving (2 + cos kΔ)/3 for CIC, or the lattice points of a quiet one.
     """
     electrons, order = deck.species[0], {"cic": 1, "tsc": 2}[deck.grid.shape]
     modes, cells = deck.problem.params.mode, deck.grid.cells
@@ -100,7 +102,7 @@ def mass_matrix_of_mode(deck) -> float:
 
 
 def _factor(phase: float, order: int, count: int | None) -> float:
-    """One dimension's factor of M(k) for a phase kΔ per cell and ``count`` lattice points (None: a continuum)."""
+    """One dimension's factor of M(k) for a phase kΔ and ``count`` lattice points (None: a continuum)."""
     if count is None:
         f, weight = np.polynomial.legendre.leggauss(8)
         f, weight = 0.5 * (f + 1.0), 0.5 * weight

@@ -1,7 +1,7 @@
 """A uniform Maxwellian plasma at rest: nothing happens, and the energy shows how exactly.
 
-Every species is uniform with the density, thermal velocity and drift of its table; E and B start from zero (plus
-an optional uniform B).
+Every species is uniform with the density, thermal velocity and drift of its table; E and B start from zero
+(plus an optional uniform B).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Two cold electron beams ±v₀ along x that excite each other: the two-stream instability.
 
-Both beams have half the density n₀ unless the deck says otherwise; a small modulation of their velocities with
-``mode`` waves in the box starts the instability.
+Both beams have half the density n₀ unless the deck says otherwise; a small modulation of their velocities
+with ``mode`` waves in the box starts the instability.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def growth_rate(kv: float, strength, dt: float | None = None) -> float:
 
         1 = Σ (ω_pj Δt/2)² cot(½ωΔt) [cot(½Ω_jΔt) + ½k·u_jΔt / sin²(½Ω_jΔt)],
 
-    where ω_pj² carries the square of the shape function's transform sinc^{order+1}(½kΔx) (first Brillouin zone
-    only; the grid's aliases are left out).
+    where ω_pj² carries the square of the shape function's transform sinc^{order+1}(½kΔx) (first Brillouin
+    zone only; the grid's aliases are left out).
     """
     shifts = np.array([kv, -kv])
     if dt is None:
@@ -100,7 +100,7 @@ def growth_rate(kv: float, strength, dt: float | None = None) -> float:
 
 
 def _scheme_growth_rate(shifts, strength, dt: float) -> float:
-    """Root of the scheme's relation by Newton's method from the continuum's (ω itself is imaginary or complex)."""
+    """Root of the scheme's relation by Newton's method from the continuum's."""
     start = growth_rate(shifts[0], strength)
     if start == 0.0:
         return 0.0

@@ -24,7 +24,9 @@ species_keys = ()
 class Params:
     """Keys of [problem] for ``vacuum_wave``."""
 
-    mode: tuple[int, ...] = key((1,), min_length=1, max_length=3, help="Waves in the box along each dimension")
+    mode: tuple[int, ...] = key(
+        (1,), min_length=1, max_length=3, help="Waves in the box along each dimension"
+    )
     amplitude: float = key(1.0, unit="m_i c ω_pi/e", low=0, exclusive_low=True, help="Largest |E|")
     polarisation: tuple[float, float, float] = key(
         (0.0, 0.0, 1.0), help="Direction of E; its part along the wave is taken off"

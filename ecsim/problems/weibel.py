@@ -1,7 +1,7 @@
 """An electron plasma hotter across x than along it: the Weibel instability makes its own magnetic field.
 
-The wave vector is along x; currents along the hotter of y and z filament and grow a magnetic field across both.
-The ions are a fixed background unless the deck gives them as a species.
+The wave vector is along x; currents along the hotter of y and z filament and grow a magnetic field across
+both. The ions are a fixed background unless the deck gives them as a species.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ecsim.grid import Block
 from ecsim.keys import key
 from ecsim.problems import common
 
-species_keys = ("density", "thermal_velocity", "drift")
+species_keys = ("density", "thermal_velocity")
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,14 @@ def faults(deck) -> list[tuple[str, str]]:
 
 
 def current_axis(deck) -> int:
-    """The hotter of y (1) and z (2), summed over the species: the direction of the growing current."""
-    pressure = [sum(common.thermal_velocity(s)[i] ** 2 * common.density(s) for s in deck.species) for i in (1, 2)]
-    return 1 if pressure[0] > pressure[1] else 2
+    """The hotter of y (1) and z (2): the direction of the growing current."""
+
+    def drive(axis: int) -> float:
+        return sum(
+            common.plasma_frequency_squared(s) * common.thermal_velocity(s)[axis] ** 2 for s in deck.species
+        )
+
+    return 1 if drive(1) > drive(2) else 2
 
 
 def fields(deck, block: Block):
@@ -77,12 +82,12 @@ def theory(deck) -> tuple[common.Theory, ...]:
 
 
 def growth_rate(k: float, species) -> float:
-    """Growth rate γ of the purely growing transverse mode of bi-Maxwellian species at rest, 0 if it is stable.
+    """Growth rate γ of the purely growing transverse mode of bi-Maxwellian species at rest; 0 if stable.
 
-    ``species`` holds (ω_p², thermal velocity along k, along the current). With ω = iγ (Weibel 1959, Phys. Rev.
-    Lett. 2, 83; Krall & Trivelpiece 1973, "Principles of Plasma Physics", sec. 9.10)
+    ``species`` holds (ω_p², thermal velocity along k, along the current). With ω = iγ (Weibel 1959, Phys.
+    Rev. Lett. 2, 83; Krall & Trivelpiece 1973, "Principles of Plasma Physics", sec. 9.10)
 
-        γ² + k² = Σ ω_p² [A − (A + 1) √π y erfcx(y)],   A = v_⊥²/v_∥² − 1,   y = γ/(√2 k v_∥),
+        γ² + k² = Σ ω_p² [A − (A + 1) √π y erfcx(y)], A = v_⊥²/v_∥² − 1, y = γ/(√2 k v_∥),
 
     whose right side falls with γ, so that there is one root if k² < Σ ω_p² A.
     """
