@@ -5,8 +5,8 @@ A problem module is stateless; its first docstring line says what it is, and it 
 ``Params``                    frozen dataclass of its own deck keys (`ecsim.keys.key`)
 ``species_keys``              which of density, thermal_velocity and drift a [[species]] table may give
 ``faults(deck)``              faults between keys, as pairs (key, message)
-``fields(deck, block)``       E (3, *cells) at the block's owned nodes and B (3, *cells) at its owned centres
-``recipe(deck, k)``           the `Recipe` of species number k
+``fields(block, deck)``       E (3, *cells) at the block's owned nodes and B (3, *cells) at its owned centres
+``recipes(deck)``             a `Recipe` per species, in the order of the deck
 ``reference(deck)``           per species name: largest density, thermal velocity and drift, for the plan
 ``magnetic_field(deck)``      largest |B| at the start
 ``theory(deck)``              the `Theory` lines that a test checks and a plot draws

@@ -56,7 +56,7 @@ def plasma_frequency_squared(species, default_density: float = 1.0) -> float:
 
 
 def uniform(deck, k: int, flow: Profile | None = None, default_density: float = 1.0) -> Recipe:
-    """One uniform Maxwellian from a [[species]] table; ``flow`` replaces its drift by a profile."""
+    """Species k as one uniform Maxwellian from its table; ``flow`` replaces its drift by a profile."""
     s = deck.species[k]
     one = Population(density(s, default_density), flow or drift(s), thermal_velocity(s))
     return Recipe(charge(s), (one,), shared_positions(deck, k))

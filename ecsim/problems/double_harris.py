@@ -100,8 +100,12 @@ def drift_speed(deck, k: int) -> float:
     return -2.0 * temperature(deck, k) / (charge * p.magnetic_field * p.half_thickness)
 
 
-def recipe(deck, k: int) -> Recipe:
-    """Species k: the two sheet populations and the background."""
+def recipes(deck) -> tuple[Recipe, ...]:
+    """Per species the two sheet populations and the background."""
+    return tuple(_recipe(deck, k) for k in range(2))
+
+
+def _recipe(deck, k: int) -> Recipe:
     p, s = deck.problem.params, deck.species[k]
     spread = (math.sqrt(temperature(deck, k) * abs(s.charge_to_mass)),) * 3
 
@@ -128,7 +132,7 @@ def log_cosh(u):
     return a + np.log1p(np.exp(-2.0 * a)) - math.log(2.0)
 
 
-def fields(deck, block: Block):
+def fields(block: Block, deck):
     """E = 0 at nodes and B = ∇×A + mean field at centres, (3, *cells) each."""
     p = deck.problem.params
     E, B = common.zero_fields(block)

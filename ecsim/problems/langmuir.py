@@ -14,7 +14,7 @@ import numpy as np
 
 from ecsim.grid import Block
 from ecsim.keys import key
-from ecsim.particles.recipe import lattice
+from ecsim.particles.recipe import Recipe, lattice
 from ecsim.problems import common
 
 species_keys = ("density",)
@@ -36,12 +36,12 @@ def faults(deck) -> list[tuple[str, str]]:
     return one + common.mode_faults(deck, deck.problem.params.mode) + common.lattice_faults(deck)
 
 
-def fields(deck, block: Block):
+def fields(block: Block, deck):
     """No fields: E and B (3, *cells) are zero."""
     return common.zero_fields(block)
 
 
-def recipe(deck, k: int):
+def recipes(deck) -> tuple[Recipe, ...]:
     """Cold electrons that flow along k as a sin(k·x)."""
     wave = common.wave_vector(deck, deck.problem.params.mode)
     direction = np.zeros(3)
@@ -50,7 +50,7 @@ def recipe(deck, k: int):
     def flow(x):
         return direction[:, None] * (deck.problem.params.amplitude * np.sin(wave @ x))
 
-    return common.uniform(deck, k, flow)
+    return (common.uniform(deck, 0, flow),)
 
 
 def reference(deck):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ecsim.grid import Block
 from ecsim.keys import key
+from ecsim.particles.recipe import Recipe
 from ecsim.problems import common
 
 species_keys = ("density", "thermal_velocity", "drift")
@@ -31,7 +32,7 @@ def faults(deck) -> list[tuple[str, str]]:
     return missing + common.lattice_faults(deck)
 
 
-def fields(deck, block: Block):
+def fields(block: Block, deck):
     """E = 0 at nodes and the uniform B at centres, (3, *cells) each."""
     E, B = common.zero_fields(block)
     for component, value in zip(B, deck.problem.params.magnetic_field, strict=True):
@@ -39,9 +40,9 @@ def fields(deck, block: Block):
     return E, B
 
 
-def recipe(deck, k: int):
-    """Species k, uniform."""
-    return common.uniform(deck, k)
+def recipes(deck) -> tuple[Recipe, ...]:
+    """Uniform species."""
+    return tuple(common.uniform(deck, k) for k in range(len(deck.species)))
 
 
 def reference(deck):

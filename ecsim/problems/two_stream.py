@@ -12,6 +12,7 @@ import numpy as np
 
 from ecsim.grid import Block
 from ecsim.keys import key
+from ecsim.particles.recipe import Recipe
 from ecsim.problems import common
 
 species_keys = ("density", "thermal_velocity")
@@ -34,21 +35,26 @@ def faults(deck) -> list[tuple[str, str]]:
     return found + common.mode_faults(deck, mode) + common.lattice_faults(deck)
 
 
-def fields(deck, block: Block):
+def fields(block: Block, deck):
     """No fields: E and B (3, *cells) are zero."""
     return common.zero_fields(block)
 
 
-def recipe(deck, k: int):
-    """Beam k: v_x = v₀(±1 + ε sin kx)."""
-    p, sign = deck.problem.params, (1.0, -1.0)[k]
+def recipes(deck) -> tuple[Recipe, ...]:
+    """The beams, v_x = v₀(±1 + ε sin kx)."""
+    return tuple(common.uniform(deck, k, _flow(deck, sign), BEAM_DENSITY) for k, sign in enumerate((1.0, -1.0)))
+
+
+def _flow(deck, sign: float):
+    """Velocity profile of one beam."""
+    p = deck.problem.params
     wave = 2.0 * np.pi * p.mode / deck.grid.size[0]
 
     def flow(x):
         along = p.velocity * (sign + p.perturbation * np.sin(wave * x[0]))
         return np.stack([along, np.zeros_like(along), np.zeros_like(along)])
 
-    return common.uniform(deck, k, flow, BEAM_DENSITY)
+    return flow
 
 
 def reference(deck):

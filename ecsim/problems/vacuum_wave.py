@@ -15,6 +15,7 @@ import numpy as np
 
 from ecsim.grid import Block
 from ecsim.keys import key
+from ecsim.particles.recipe import Recipe
 from ecsim.problems import common
 
 species_keys = ()
@@ -53,7 +54,7 @@ def discrete_wave_vector(deck) -> np.ndarray:
     return kappa
 
 
-def fields(deck, block: Block):
+def fields(block: Block, deck):
     """E (3, *cells) at nodes and B (3, *cells) at centres of the travelling wave at t = 0."""
     p, kappa = deck.problem.params, discrete_wave_vector(deck)
     e = _transverse(deck)
@@ -63,6 +64,11 @@ def fields(deck, block: Block):
     E = e.reshape(column) * np.cos(common.phase(block, p.mode, 0.0))
     B = b.reshape(column) * np.cos(common.phase(block, p.mode, 0.5))
     return E, B
+
+
+def recipes(deck) -> tuple[Recipe, ...]:
+    """No species."""
+    return ()
 
 
 def reference(deck):

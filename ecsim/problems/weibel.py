@@ -12,6 +12,7 @@ import numpy as np
 
 from ecsim.grid import Block
 from ecsim.keys import key
+from ecsim.particles.recipe import Recipe
 from ecsim.problems import common
 
 species_keys = ("density", "thermal_velocity")
@@ -46,7 +47,7 @@ def current_axis(deck) -> int:
     return 1 if drive(1) > drive(2) else 2
 
 
-def fields(deck, block: Block):
+def fields(block: Block, deck):
     """E = 0 and the magnetic seed B ∝ cos(kx), perpendicular to x and to the current; (3, *cells) each."""
     p = deck.problem.params
     E, B = common.zero_fields(block)
@@ -55,9 +56,9 @@ def fields(deck, block: Block):
     return E, B
 
 
-def recipe(deck, k: int):
-    """Species k, uniform and bi-Maxwellian."""
-    return common.uniform(deck, k)
+def recipes(deck) -> tuple[Recipe, ...]:
+    """Uniform bi-Maxwellian species."""
+    return tuple(common.uniform(deck, k) for k in range(len(deck.species)))
 
 
 def reference(deck):
