@@ -1,7 +1,8 @@
 """How a key of the input language is declared: a dataclass field that carries its own manual entry.
 
-The deck schema and every problem's ``Params`` are frozen dataclasses whose fields are made by `key`. The loader
-checks values against what is written there, and the deck reference is generated from it: a key is described once.
+The deck schema and every problem's ``Params`` are frozen dataclasses whose fields are made by `key`. The
+loader checks values against what is written there, and the deck reference is generated from it: a key is
+described once.
 """
 
 from __future__ import annotations
@@ -86,10 +87,10 @@ def key(
     identifier: bool = False,
 ) -> Any:
     """Declare one key of a deck section; without `default` the deck must give it.
-
-    The type is the annotation: ``bool``, ``int``, ``float``, ``str``, ``tuple[T, ...]``, ``tuple[T, T, T]``, unions of
-    these, and ``| None`` for a key that may be left out. Lists are stored as tuples; `low`, `high`, `choices` and
-    `nonzero` then hold for each element. `identifier` asks a string to be usable as a name.
+    The type is the annotation: ``bool``, ``int``, ``float``, ``str``, ``tuple[T, ...]``, ``tuple[T, T, T]``,
+    unions of these, and ``| None`` for a key that may be left out. Lists are stored as tuples; `low`,
+    `high`, `choices` and `nonzero` then hold for each element. `identifier` asks a string to be usable as a
+    name.
 
     Example: ``width: float = key(0.5, unit="d_i", low=0, exclusive_low=True, help="Half-thickness")``.
     """

@@ -5,7 +5,7 @@ from ecsim.deck.faults import DeckError, Fault
 from ecsim.deck.load import load_deck
 from ecsim.deck.schema import Deck
 from ecsim.deck.source import find_deck, shipped_decks
-from ecsim.deck.write import resolved, to_toml
+from ecsim.deck.write import dump, resolved
 
 __all__ = [
     "Deck",
@@ -16,5 +16,5 @@ __all__ = [
     "load_deck",
     "resolved",
     "shipped_decks",
-    "to_toml",
+    "dump",
 ]

@@ -39,8 +39,14 @@ def species_faults(path: str, species: Species, grid: Grid) -> Iterator[Fault]:
         yield Fault(f"{path}.particles_per_cell", show(count), need)
 
 
-def device_faults(assembly: Assembly, device: str) -> Iterator[Fault]:
-    """What a chosen device ("cpu" or "cuda") cannot do; nothing is known to be wrong while it is "auto"."""
+def device_faults(deck: Deck, device: str) -> list[Fault]:
+    """What the device that was taken, "cpu" or "cuda", cannot do of a deck that asks for it or for "auto"."""
+    return list(backend_faults(deck.assembly, Backend(device=device)))
+
+
+def backend_faults(assembly: Assembly, backend: Backend) -> Iterator[Fault]:
+    """Methods and precisions that the device has not; nothing is known to be wrong while it is "auto"."""
+    device = backend.device
     methods = {"cpu": schema.CPU_METHODS, "cuda": schema.CUDA_METHODS}.get(device)
     if methods and assembly.method not in methods:
         need = f"must be one of {', '.join(methods)} when the device is {device}"
@@ -50,11 +56,6 @@ def device_faults(assembly: Assembly, device: str) -> Iterator[Fault]:
     elif assembly.precision == "tf32" and assembly.method not in schema.TF32_METHODS:
         need = f"needs assembly.method to be one of {', '.join(schema.TF32_METHODS)}, not {assembly.method}"
         yield Fault("assembly.precision", show("tf32"), need)
-
-
-def backend_faults(assembly: Assembly, backend: Backend) -> Iterator[Fault]:
-    """`device_faults` for the device that the deck asks for."""
-    return device_faults(assembly, backend.device)
 
 
 def problem_faults(deck: Deck, problem: Any) -> Iterator[Fault]:

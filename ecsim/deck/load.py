@@ -139,7 +139,7 @@ class _Reader:
         self.faults += found
 
     def _assemble(self, parts: dict[str, Any]) -> schema.Deck | None:
-        """The deck if what a problem looks at is sound; default values stand in for other, faulty sections."""
+        """The deck if what a problem looks at is sound; defaults stand in for other, faulty sections."""
         if any(parts[name] is None for name in ("grid", "problem", "species")):
             return None
         sound = {name: part for name, part in parts.items() if part is not None}

@@ -17,8 +17,8 @@ EXCLUSIVE = {"time.steps": "end_time", "time.end_time": "steps"}
 def apply(raw: Mapping[str, Any], overrides: Overrides, faults: list[Fault]) -> dict[str, Any]:
     """A copy of the raw tables with the overrides put in; those that fit nowhere are appended to `faults`.
 
-    `overrides` is a mapping from ``section.key`` to a value, or a sequence of ``section.key=value`` with values
-    in TOML. Setting one of time.steps and time.end_time takes the place of the other.
+    `overrides` is a mapping from ``section.key`` to a value, or a sequence of ``section.key=value`` with
+    values in TOML. Setting one of time.steps and time.end_time takes the place of the other.
     """
     tables = copy.deepcopy(dict(raw))
     given = parse(overrides, faults)

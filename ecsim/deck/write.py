@@ -27,7 +27,7 @@ def resolved(deck: Deck) -> dict[str, Any]:
     return tables
 
 
-def to_toml(deck: Deck) -> str:
+def dump(deck: Deck) -> str:
     """The resolved deck as TOML text, which loads back equal."""
     lines: list[str] = []
     for name, table in resolved(deck).items():
