@@ -19,11 +19,7 @@ from ecsim.particles.random import (
     words_of,
 )
 
-_TEN, _TWENTY, _32 = np.uint32(10), np.uint32(20), np.uint64(32)
-_R = 1.1673039782614187
-"""The real root of x⁵ = x + 1: its inverse powers give the 4-dimensional R sequence, a Kronecker sequence of
-low discrepancy (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences")."""
-_STEPS = np.array([int(2**64 / _R**j) for j in (1, 2, 3, 4)], dtype=np.uint64)
+_TEN, _TWENTY, _ELEVEN, _32 = np.uint32(10), np.uint32(20), np.uint64(11), np.uint64(32)
 
 
 @njit(cache=True, nogil=True)
@@ -59,22 +55,22 @@ def random(seed, species, flat, per_cell, choice, z):
 
 
 @njit(cache=True, nogil=True)
-def quiet(seed, species, flat, per_cell, choice, z):
+def quiet(seed, species, flat, per_cell, points, choice, z):
     """Low-discrepancy deviates ``z`` (3, P) in pairs ±z and ``choice`` (P,) equal within a pair.
 
-    The points of a cell are a Kronecker sequence shifted by a random vector of the cell (so that cells differ
-    and every single deviate is normal); an odd last particle has no partner.
+    ``points`` (4, pairs) uint64 are fractions of 2⁶⁴. In every cell they are shifted, modulo 1, by a random
+    vector of the cell, so that cells differ and every single deviate is normal; an odd last particle has no
+    partner.
     """
     for c in range(flat.size):
         shifts = words_of(seed, species, flat[c], 0, SHIFT_DRAW)
         for i in range(per_cell):
             p = c * per_cell + i
-            k = np.uint64(i // 2)
             sign = 1.0 - 2.0 * (i % 2)
-            z[0, p] = sign * normal_quantile(_kronecker(shifts[0], k, _STEPS[0]))
-            z[1, p] = sign * normal_quantile(_kronecker(shifts[1], k, _STEPS[1]))
-            z[2, p] = sign * normal_quantile(_kronecker(shifts[2], k, _STEPS[2]))
-            choice[p] = _kronecker(shifts[3], k, _STEPS[3])
+            z[0, p] = sign * normal_quantile(_shifted(points[0, i // 2], shifts[0]))
+            z[1, p] = sign * normal_quantile(_shifted(points[1, i // 2], shifts[1]))
+            z[2, p] = sign * normal_quantile(_shifted(points[2, i // 2], shifts[2]))
+            choice[p] = _shifted(points[3, i // 2], shifts[3])
 
 
 @njit(cache=True, nogil=True)
@@ -100,10 +96,10 @@ def mix(densities, choice, drifts, spreads, z):
 
 
 @njit(cache=True, inline="always")
-def _kronecker(shift, k, step):
-    """Point ``k`` of the sequence frac(shift + k·step), in 64-bit fixed point, inside (0, 1)."""
-    word = (np.uint64(shift) << _32) + k * step
-    return (np.float64(word >> np.uint64(11)) + 0.5) * 2.0**-53
+def _shifted(point, shift):
+    """A point (of 2⁶⁴) plus a shift (of 2³²) modulo 1, as a number inside (0, 1)."""
+    word = point + (np.uint64(shift) << _32)
+    return (np.float64(word >> _ELEVEN) + 0.5) * 2.0**-53
 
 
 @njit(cache=True, nogil=True)

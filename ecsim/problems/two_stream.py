@@ -42,7 +42,8 @@ def fields(block: Block, deck):
 
 def recipes(deck) -> tuple[Recipe, ...]:
     """The beams, v_x = v₀(±1 + ε sin kx)."""
-    return tuple(common.uniform(deck, k, _flow(deck, sign), BEAM_DENSITY) for k, sign in enumerate((1.0, -1.0)))
+    flows = (_flow(deck, 1.0), _flow(deck, -1.0))
+    return tuple(common.uniform(deck, k, flow, BEAM_DENSITY) for k, flow in enumerate(flows))
 
 
 def _flow(deck, sign: float):

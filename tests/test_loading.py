@@ -1,0 +1,236 @@
+"""Loading: published vectors of the generator, distributions, and the same plasma on any number of ranks."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from numba import njit
+from scipy import special, stats
+
+from ecsim.grid import Block, Grid
+from ecsim.particles import random
+from ecsim.particles.loading import load
+from ecsim.particles.recipe import Population, Recipe, lattice
+
+COLD = Recipe(-1.0, (Population(),))
+WARM = Recipe(1.0, (Population(0.7, (0.1, 0.0, -0.2), (0.01, 0.02, 0.03)),))
+MIXED = Recipe(
+    -1.0,
+    (
+        Population(lambda x: 1.0 + np.sin(x[0]) ** 2, (0.0, 0.0, 0.5), (0.01, 0.01, 0.01)),
+        Population(0.5, (0.0, 0.0, -0.5), (0.02, 0.02, 0.02)),
+    ),
+)
+
+
+def gather(chunks) -> dict[str, np.ndarray]:
+    """All chunks as one dict of arrays, in the order of the ids."""
+    chunks = list(chunks)
+    names = [n for n in ("cell", "s", "v", "weight", "id") if getattr(chunks[0], n) is not None]
+    whole = {n: np.concatenate([getattr(c, n) for c in chunks], axis=-1) for n in names}
+    order = np.argsort(whole["id"], kind="stable") if "id" in whole else slice(None)
+    return {n: a[..., order] for n, a in whole.items()}
+
+
+def positions(block: Block, p) -> np.ndarray:
+    """x (d, P) in cell widths from the global origin, not wrapped."""
+    centre = 0.5 if block.order == 1 else 0.0
+    index = np.stack(np.unravel_index(p["cell"], block.cells)) + np.array(block.origin)[:, None]
+    return index + centre + p["s"]
+
+
+# -- the generator ---------------------------------------------------------------------------------
+
+
+@njit
+def _philox(counter, key):
+    return random.philox(counter[0], counter[1], counter[2], counter[3], key[0], key[1])
+
+
+@njit
+def _quantiles(u):
+    out = np.empty_like(u)
+    for i in range(u.size):
+        out[i] = random.normal_quantile(u[i])
+    return out
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "words"),
+    [
+        ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+        ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+        ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+    ],
+)
+def test_philox_known_answers(counter, key, words):
+    """The known-answer vectors of philox4x32-10 that its authors publish with Random123."""
+    counter, key = (np.array([int(w, 16) for w in a.split()], dtype=np.uint32) for a in (counter, key))
+    assert [f"{int(w):08x}" for w in _philox(counter, key)] == words.split()
+
+
+def test_normal_quantile_against_scipy():
+    u = np.concatenate([np.linspace(1e-6, 1 - 1e-6, 20001), 10.0 ** -np.linspace(1, 300, 500)])
+    expected = special.ndtri(u)
+    np.testing.assert_allclose(_quantiles(u), expected, rtol=2e-14, atol=1e-15)
+
+
+# -- ranks, threads, chunks ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", ["random", "quiet"])
+@pytest.mark.parametrize("shape", [((5,), (3,)), ((3, 4), (1, 2)), ((4, 1, 3), (2, 1, 2))])
+@pytest.mark.parametrize("order", [1, 2])
+def test_blocks_together_are_the_whole_box(order, shape, start):
+    """Every particle exists once, with the same bits, whatever blocks the box is cut into."""
+    cells, cut = shape
+    d = len(cells)
+    grid = Grid(cells, (1.0, 2.0, 3.0)[:d], order)
+    how = dict(species=1, particles_per_cell=(2, 3, 2)[:d], start=start, seed=11, ids=True)
+    whole = gather(load(MIXED, Block(grid), **how))
+    assert np.array_equal(whole["id"], np.arange(grid.n_nodes * math.prod(how["particles_per_cell"])))
+    pieces = []
+    halves = [[(0, c), (c, n - c)] if c < n else [(0, n)] for n, c in zip(cells, cut, strict=True)]
+    for part in product(*halves):
+        origin, extent = zip(*part, strict=True)
+        block = Block(grid, origin, extent)
+        piece = gather(load(MIXED, block, threads=2, chunk_particles=5, **how))
+        where = np.stack(np.unravel_index(piece["cell"], extent)) + np.array(origin)[:, None]
+        piece["cell"] = np.ravel_multi_index(tuple(where), cells).astype(np.int32)
+        pieces.append(piece)
+    joined = {n: np.concatenate([p[n] for p in pieces], axis=-1) for n in whole}
+    order_of_ids = np.argsort(joined["id"])
+    for name, expected in whole.items():
+        assert np.array_equal(joined[name][..., order_of_ids], expected), name
+
+
+def test_order_does_not_depend_on_threads():
+    block = Block(Grid((6, 5), (1.0, 1.0)))
+    how = dict(species=0, particles_per_cell=4, seed=3)
+    one = list(load(WARM, block, chunk_particles=13, **how))
+    four = list(load(WARM, block, chunk_particles=13, threads=4, **how))
+    assert len(one) == len(four) > 4
+    for a, b in zip(one, four, strict=True):
+        assert np.array_equal(a.cell, b.cell) and np.array_equal(a.s, b.s) and np.array_equal(a.v, b.v)
+
+
+def test_shapes_place_the_same_particles():
+    """CIC and TSC differ in the support cell, not in where the particles are."""
+    cells, how = (4, 3), dict(species=2, particles_per_cell=50, seed=5, ids=True)
+    cic, tsc = (Block(Grid(cells, (1.0, 1.0), order)) for order in (1, 2))
+    a, b = gather(load(WARM, cic, **how)), gather(load(WARM, tsc, **how))
+    x, y = positions(cic, a), np.mod(positions(tsc, b), np.array(cells)[:, None])
+    assert np.array_equal(a["v"], b["v"])
+    np.testing.assert_allclose(x, y, atol=1e-15)
+    for p in (a, b):
+        assert p["s"].min() >= -0.5 and p["s"].max() < 0.5
+        assert p["cell"].dtype == np.int32
+
+
+def test_species_draw_numbers_of_their_own_unless_placed_on_each_other():
+    block = Block(Grid((3,), (1.0,)))
+    on_first = Recipe(-1.0, (Population(thermal_velocity=(1.0, 1.0, 1.0)),), positions_of=0)
+    alone = Recipe(-1.0, on_first.populations)
+    ions = gather(load(Recipe(1.0, on_first.populations), block, species=0, particles_per_cell=20, seed=1))
+    placed = gather(load(on_first, block, species=1, particles_per_cell=20, seed=1))
+    free = gather(load(alone, block, species=1, particles_per_cell=20, seed=1))
+    other_seed = gather(load(alone, block, species=1, particles_per_cell=20, seed=2**64 - 1))
+    assert np.array_equal(ions["s"], placed["s"]) and not np.any(ions["v"] == placed["v"])
+    assert np.array_equal(free["v"], placed["v"]) and not np.any(ions["s"] == free["s"])
+    assert not np.any(other_seed["s"] == free["s"])
+
+
+# -- distributions ---------------------------------------------------------------------------------
+
+
+def test_random_start_distributions():
+    """Kolmogorov–Smirnov of each velocity component, chi-square of the positions, no correlations."""
+    block = Block(Grid((4, 4, 4), (1.0, 1.0, 1.0)))
+    p = gather(load(WARM, block, species=0, particles_per_cell=1000, seed=2))
+    u, v_th = np.array(WARM.populations[0].drift), np.array(WARM.populations[0].thermal_velocity)
+    z = (p["v"] - u[:, None]) / v_th[:, None]
+    for component in z:
+        assert stats.kstest(component, "norm").pvalue > 1e-3
+    for s in p["s"]:
+        assert stats.chisquare(np.histogram(s, 64, (-0.5, 0.5))[0]).pvalue > 1e-3
+    correlation = np.corrcoef(np.concatenate([z, p["s"]])) - np.eye(6)
+    assert np.abs(correlation).max() < 5 / math.sqrt(z.shape[1])
+
+
+def test_mixture_follows_its_densities():
+    """Weights follow the total density, and each population has its share of particles at every place."""
+    grid = Grid((16,), (np.pi,))
+    per_cell = 2000
+    p = gather(load(MIXED, Block(grid), species=0, particles_per_cell=per_cell, seed=4))
+    x = positions(Block(grid), p)[0] * grid.spacing[0]
+    first = 1.0 + np.sin(x) ** 2
+    np.testing.assert_allclose(p["weight"], -(first + 0.5) * grid.volume / per_cell, rtol=1e-13)
+    assert p["weight"].sum() == pytest.approx(-2.0 * np.pi, rel=2e-3)
+    in_first = p["v"][2] > 0.0
+    share = first / (first + 0.5)
+    excess = np.bincount(p["cell"], in_first - share) / np.sqrt(np.bincount(p["cell"], share * (1.0 - share)))
+    assert stats.kstest(excess, "norm").pvalue > 1e-3
+    assert p["v"][0, in_first].std() == pytest.approx(0.01, rel=0.02)
+    assert p["v"][0, ~in_first].std() == pytest.approx(0.02, rel=0.02)
+
+
+def test_uniform_weight_is_one_number():
+    grid = Grid((2, 2), (1.0, 3.0))
+    assert WARM.uniform_weight(grid.volume, 7) == pytest.approx(0.7 * 0.75 / 7)
+    assert MIXED.uniform_weight(grid.volume, 7) is None
+    assert next(load(WARM, Block(grid), species=0, particles_per_cell=7)).weight is None
+
+
+# -- quiet start -----------------------------------------------------------------------------------
+
+
+def test_quiet_positions_are_a_lattice():
+    p = gather(load(COLD, Block(Grid((2, 2), (1.0, 1.0))), species=0, particles_per_cell=(2, 3), start="quiet"))
+    cell = p["s"][:, p["cell"] == 3]
+    np.testing.assert_allclose(np.unique(cell[0]), [-0.25, 0.25])
+    np.testing.assert_allclose(np.unique(np.round(cell[1], 12)), [-1 / 3, 0.0, 1 / 3], atol=1e-12)
+    assert len(np.unique(np.round(cell, 12), axis=1).T) == 6
+    assert np.all(p["v"] == 0.0)
+
+
+def test_quiet_velocities_are_quieter_than_random_ones():
+    """Cell by cell: the mean is the drift to rounding, the temperature scatters three times less."""
+    block = Block(Grid((6, 6, 6), (1.0, 1.0, 1.0)))
+    u, v_th = np.array(WARM.populations[0].drift), np.array(WARM.populations[0].thermal_velocity)
+    scatter = {}
+    for start in ("random", "quiet"):
+        p = gather(load(WARM, block, species=0, particles_per_cell=216, start=start, seed=6))
+        by_cell = ((p["v"] - u[:, None]) / v_th[:, None]).reshape(3, block.n_cells, 216)
+        scatter[start] = by_cell.mean(axis=2).std(), (by_cell**2).mean(axis=2).std()
+        assert (by_cell**2).mean() == pytest.approx(1.0, abs=0.01)
+    assert scatter["quiet"][0] < 1e-14 < scatter["random"][0]
+    assert scatter["quiet"][1] < scatter["random"][1] / 3
+
+
+def test_quiet_velocities_are_normal():
+    """The shifts make every single deviate normal: particle 5 of many cells."""
+    block = Block(Grid((4000,), (1.0,)))
+    p = gather(load(WARM, block, species=0, particles_per_cell=6, start="quiet", seed=8))
+    for component, spread, drift in zip(p["v"], (0.01, 0.02, 0.03), (0.1, 0.0, -0.2), strict=True):
+        assert stats.kstest((component[5::6] - drift) / spread, "norm").pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("count", "d", "sides"), [(64, 3, (4, 4, 4)), (9, 2, (3, 3)), (7, 1, (7,)), ((2, 5), 2, (2, 5))]
+)
+def test_lattice_counts(count, d, sides):
+    assert lattice(count, d) == sides
+
+
+@pytest.mark.parametrize(("count", "d"), [(60, 3), (8, 2), ((2, 2), 3), ((2, 0), 2)])
+def test_lattice_refuses_what_does_not_fit(count, d):
+    with pytest.raises(ValueError, match="particles_per_cell"):
+        lattice(count, d)
+
+
+def test_recipe_refuses_a_mixture_with_varying_drift():
+    with pytest.raises(ValueError, match="drift"):
+        Recipe(1.0, (Population(drift=lambda x: x), Population()))
