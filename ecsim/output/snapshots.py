@@ -103,7 +103,8 @@ def write_fields(
             reserve(part, sum(np.asarray(mesh.values).size for mesh in fields.values()) * 8 + OVERHEAD)
             _write_root(file, step, time, dt, omega_pi, attributes or {})
             meshes = file.create_group(f"data/{step}/meshes")
-            _set(meshes, MESHES_ATTRIBUTES)
+            _set(meshes, {**MESHES_ATTRIBUTES, **dict.fromkeys(("fieldBoundary", "particleBoundary"),
+                                                               np.array([b"periodic"] * 2 * len(spacing)))})
             for name, mesh in fields.items():
                 _write_record(meshes, name, mesh, components[name], spacing, omega_pi, precision)
         sync(part)
@@ -157,11 +158,8 @@ def read_fields(path: str | os.PathLike[str], names: Sequence[str] | None = None
 MESHES_ATTRIBUTES = {
     "fieldSolver": "other",
     "fieldSolverParameters": "energy-conserving semi-implicit (ECSIM)",
-    "fieldBoundary": np.array([b"periodic"] * 6),
-    "particleBoundary": np.array([b"periodic"] * 6),
     "currentSmoothing": "none",
     "chargeCorrection": "none",
-    "fieldSmoothing": "none",
 }
 
 
@@ -222,6 +220,7 @@ def _write_record(meshes: h5py.Group, name: str, mesh: Mesh, components: Mapping
         "unitDimension": np.array(quantity.dimension, dtype=np.float64),
         "timeOffset": float(mesh.time_offset),
         "quantity": mesh.quantity,
+        "fieldSmoothing": "none",
     })
 
 
