@@ -50,14 +50,6 @@ def flux_function(Ba: np.ndarray, Bb: np.ndarray, spacing: tuple[float, float]) 
     return psi + Ba.mean() * b - Bb.mean() * a
 
 
-def smoothed(psi: np.ndarray, width: float) -> np.ndarray:
-    """A periodic ψ (n_a + 1, n_b + 1) smoothed with a Gaussian of ``width`` cells, against the particles' noise."""
-    inner = psi[:-1, :-1]
-    ka, kb = (2 * np.pi * np.fft.fftfreq(n) for n in inner.shape)
-    damping = np.exp(-0.5 * width**2 * (ka[:, None] ** 2 + kb[None, :] ** 2))
-    return np.pad(np.fft.ifft2(damping * np.fft.fft2(inner)).real, ((0, 1), (0, 1)), mode="wrap")
-
-
 def critical_points(psi: np.ndarray, threshold: float = 0.01) -> CriticalPoints:
     """X and O points of a periodic flux function (n_a + 1, n_b + 1), without those of noise.
 
