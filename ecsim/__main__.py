@@ -1,0 +1,7 @@
+"""``python -m ecsim``."""
+
+import sys
+
+from ecsim.cli import main
+
+sys.exit(main())

@@ -1,0 +1,176 @@
+"""The command line: run | check | decks | info | plot.
+
+Exit codes: 0 done, 2 bad input (deck, options, run directory, device), 3 the run failed, 130 interrupted.
+Heavy imports wait until a command needs them, so that ``--help`` and ``check`` answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ecsim.deck import Deck, DeckError, load_deck, shipped_decks
+from ecsim.deck.faults import hint
+
+BAD_INPUT, FAILED, INTERRUPTED = 2, 3, 130
+
+
+class UsageError(Exception):
+    """Something asked for on the command line cannot be done; the message says what and why."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; errors are one message on stderr."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.command(options)
+    except (DeckError, UsageError) as error:
+        return _fail(error, BAD_INPUT)
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _fail(error: object, code: int) -> int:
+    print(f"ecsim: {error}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ecsim", description="Energy-conserving semi-implicit particle-in-cell runs."
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    run = commands.add_parser("run", help="run a deck", description="Run a deck and write its results.")
+    _add_deck_options(run)
+    run.add_argument("-o", "--output", metavar="DIR", help="run directory (default: runs/<deck name>)")
+    run.add_argument("--overwrite", action="store_true", help="replace an earlier run in the run directory")
+    run.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    run.set_defaults(command=run_command)
+
+    check = commands.add_parser(
+        "check", help="check a deck and print the plan of its run, without running it"
+    )
+    _add_deck_options(check)
+    check.set_defaults(command=check_command)
+
+    decks = commands.add_parser("decks", help="list the shipped decks, or copy one to edit")
+    decks.set_defaults(command=list_decks)
+    actions = decks.add_subparsers(metavar="ACTION")
+    actions.add_parser("list", help="list them (the default)").set_defaults(command=list_decks)
+    copy = actions.add_parser("copy", help="copy one; never overwrites")
+    copy.add_argument("name", metavar="NAME", help="name of a shipped deck")
+    copy.add_argument(
+        "destination", metavar="DEST", nargs="?", default=".", help="file or directory (default: here)"
+    )
+    copy.set_defaults(command=copy_deck)
+
+    info = commands.add_parser("info", help="show versions, devices, threads and MPI")
+    info.set_defaults(command=info_command)
+    return parser
+
+
+def _add_deck_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("deck", metavar="DECK", help="a TOML file, or the name of a shipped deck")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), help="where to compute")
+    parser.add_argument("--threads", metavar="N", help="CPU threads (0: all cores)")
+    parser.add_argument(
+        "--steps", metavar="N", help="number of steps, in place of the deck's steps or end_time"
+    )
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], dest="changes",
+        help="change a key of the deck: section.key=value, species.NAME.key=value (repeatable)",
+    )  # fmt: skip
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *ignored: object) -> None:
+        from importlib.metadata import version
+
+        print(f"ecsim {version('ecsim')}")
+        parser.exit()
+
+
+def _deck(options: argparse.Namespace) -> Deck:
+    """The deck with the changes that the options ask for; --set comes first, so that named options win."""
+    changes = list(options.changes)
+    named = (
+        ("backend.device", options.device and json.dumps(options.device)),
+        ("backend.threads", options.threads),
+        ("time.steps", options.steps),
+        ("output.directory", getattr(options, "output", None) and json.dumps(options.output)),
+        ("output.overwrite", getattr(options, "overwrite", False) and "true"),
+    )
+    changes += [f"{key}={value}" for key, value in named if value]
+    return load_deck(options.deck, changes)
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """``ecsim run``: everything that can be refused is refused before anything is allocated or written."""
+    deck = with_directory(_deck(options))
+    from ecsim.runner import run
+
+    return run(deck, quiet=options.quiet)
+
+
+def with_directory(deck: Deck) -> Deck:
+    """The deck with its run directory settled: the one it names, else ``runs/<deck name>``."""
+    if deck.output.directory is not None:
+        return deck
+    directory = str(Path("runs") / Path(deck.source).stem)
+    return dataclasses.replace(deck, output=dataclasses.replace(deck.output, directory=directory))
+
+
+def check_command(options: argparse.Namespace) -> int:
+    """``ecsim check``: print the plan."""
+    from ecsim.plan import make_plan
+    from ecsim.report import plan_text
+
+    deck = _deck(options)
+    device = "cuda" if deck.backend.device == "cuda" else "cpu"
+    print(plan_text(make_plan(deck, device)))
+    return 0
+
+
+def list_decks(options: argparse.Namespace) -> int:
+    """``ecsim decks``: the shipped decks, each with the first line of its comment."""
+    for name, path in shipped_decks().items():
+        first = path.read_text(encoding="utf-8").partition("\n")[0]
+        print(f"{name:<22}{first.lstrip('# ')}")
+    return 0
+
+
+def copy_deck(options: argparse.Namespace) -> int:
+    """``ecsim decks copy NAME [DEST]``."""
+    shipped = shipped_decks()
+    name = options.name.removesuffix(".toml")
+    if name not in shipped:
+        raise UsageError(f"no shipped deck {options.name}{hint(name, shipped) or '; see `ecsim decks`'}")
+    target = Path(options.destination)
+    target = target / f"{name}.toml" if target.is_dir() else target
+    try:
+        with open(target, "x", encoding="utf-8") as copy:
+            copy.write(shipped[name].read_text(encoding="utf-8"))
+    except FileExistsError:
+        raise UsageError(f"{target} exists and is left alone; give another name") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror}") from None
+    print(f"copied to {target}")
+    return 0
+
+
+def info_command(options: argparse.Namespace) -> int:
+    """``ecsim info``: versions, devices, threads, MPI."""
+    from ecsim.info import info_text
+
+    print(info_text())
+    return 0

@@ -1,0 +1,42 @@
+"""``ecsim info``: what this installation is and what it can run on."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+
+from ecsim.backend import BackendError, select
+from ecsim.output.provenance import git_revision, processor, version_of
+
+PACKAGES = ("numpy", "scipy", "numba", "h5py", "matplotlib")
+OPTIONAL = (("cupy", ("cupy-cuda12x", "cupy-cuda13x", "cupy")), ("mpi4py", ("mpi4py",)))
+
+
+def info_text() -> str:
+    """Versions, processor, devices with the reason where one is missing, threads and MPI, a line each."""
+    table = {
+        "ecsim": f"{version_of('ecsim')} (source revision {git_revision()})",
+        "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+        **{name: version_of(name) for name in PACKAGES},
+        **{module: _optional(module, names) for module, names in OPTIONAL},
+        "processor": f"{processor()}, {os.cpu_count()} logical",
+        "cpu": _device("cpu"),
+        "cuda": _device("cuda"),
+    }
+    return "\n".join(f"{name:<12}{text}" for name, text in table.items())
+
+
+def _optional(module: str, distributions: tuple[str, ...]) -> str:
+    """Version of a package that goes by several names, or that it is missing."""
+    if importlib.util.find_spec(module) is None:
+        return "not installed"
+    versions = (version_of(name) for name in distributions)
+    return next((version for version in versions if version != "unknown"), "installed")
+
+
+def _device(name: str) -> str:
+    try:
+        return select(name).describe()
+    except BackendError as error:
+        return f"not usable: {error}"

@@ -1,0 +1,98 @@
+"""Bytes that a run will take, array by array and file by file, counted from the deck alone."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from ecsim.deck.schema import Deck
+from ecsim.grid import Block, Grid
+from ecsim.massmatrix.stencil import half_offsets
+from ecsim.output.energies import CHUNK, COLUMNS
+from ecsim.problems import registry
+
+DOUBLE, INDEX = 8, 4
+SOLVE_TEMPORARIES = 8
+SPECIES_COMPONENTS, COMMON_COMPONENTS = 10, 10
+
+
+def arrays(deck: Deck, device: str) -> dict[str, int]:
+    """Bytes of the large arrays at the peak of a cycle on ``"cpu"`` or ``"cuda"``, by name."""
+    block = Block(Grid(deck.grid.cells, deck.grid.size, deck.grid.order))
+    return {**cpu_particles(deck, block), **fields(deck, block)}
+
+
+def cpu_particles(deck: Deck, block: Block) -> dict[str, int]:
+    """The particle stores, and the work arrays of the sort, which species of equal number share."""
+    found = {}
+    for species, weights in zip(deck.species, weighted(deck, block), strict=True):
+        each = particle_bytes(deck, weights) + (INDEX if deck.particles.sort_every > 1 else 0)
+        count = species.per_cell * block.n_cells
+        found[f"particles: {species.name}"] = count * each + DOUBLE * (block.n_cells + 1)
+    sizes = {species.per_cell for species in deck.species}
+    position = 4 if deck.particles.position == "float32" else 0
+    found["work arrays of the sort"] = sum(sizes) * block.n_cells * (3 * INDEX + DOUBLE + position)
+    return found
+
+
+def particle_bytes(deck: Deck, weights: bool) -> int:
+    """Bytes that stay with a particle: position in its cell, velocity, and weight and number where it has them."""
+    position = np.dtype(deck.particles.position).itemsize * deck.grid.dimension
+    return position + 3 * DOUBLE + DOUBLE * weights + DOUBLE * deck.particles.ids
+
+
+def weighted(deck: Deck, block: Block) -> Iterator[bool]:
+    """Whether each species has a weight for every particle (its density varies) or one for all."""
+    recipes = registry()[deck.problem.name].recipes(deck)
+    for species, recipe in zip(deck.species, recipes, strict=True):
+        yield recipe.uniform_weight(block.volume, species.per_cell) is None
+
+
+def fields(deck: Deck, block: Block) -> dict[str, int]:
+    """Fields, moments, the stored stencil and the vectors of the solve: the same arrays on every backend."""
+    padded, owned = DOUBLE * math.prod(block.padded), DOUBLE * block.n_cells
+    extrapolated = deck.solver.guess == "extrapolated"
+    return {
+        "fields and moments": padded * (4 * 3 + 4) + owned * 3 * extrapolated,
+        "mass matrix": padded * 9 * len(half_offsets(block.d, block.order)),
+        "Krylov vectors": owned * 3 * (deck.solver.restart + 1),
+        "other vectors of the solve": 3 * padded + 3 * owned * (1 + SOLVE_TEMPORARIES),
+    }
+
+
+def disk(deck: Deck) -> dict[str, int]:
+    """Bytes of the files that a run writes, by name."""
+    output, steps, n_species = deck.output, deck.time.n_steps, len(deck.species)
+    rows = math.ceil((steps // output.energies_every + 1) / CHUNK) * CHUNK
+    found = {"energies.h5": rows * sum(_column_bytes(name, n_species) for name in COLUMNS)}
+    if output.fields_every:
+        count = steps // output.fields_every + 1
+        components = COMMON_COMPONENTS + SPECIES_COMPONENTS * n_species
+        found[f"fields/: {count:,} snapshots"] = count * components * DOUBLE * deck.grid.n_cells
+    return found
+
+
+def _column_bytes(name: str, n_species: int) -> int:
+    dtype, width = COLUMNS[name][:2]
+    length = n_species if width == "species" else max(int(width), 1)
+    return np.dtype(dtype).itemsize * length
+
+
+def available(device: str) -> int | None:
+    """Most memory that a run can have: of the machine or its control group on ``"cpu"``, else None."""
+    if device != "cpu":
+        return None
+    try:
+        limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    except (OSError, ValueError):
+        return None
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            limits.append(int(Path(file).read_text()))
+        except (OSError, ValueError):
+            continue
+    return min(limits)
