@@ -1,0 +1,50 @@
+"""The choice of who computes, made once: `select` returns the backend that everything else is handed."""
+
+from __future__ import annotations
+
+import importlib.util
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+class BackendError(RuntimeError):
+    """The device that was asked for is not to be had; the message says why and what to do."""
+
+
+def _cuda(threads: int):
+    if importlib.util.find_spec("cupy") is None:
+        raise BackendError("device 'cuda' needs CuPy, which is not installed; install the extra 'cuda12' or 'cuda13', "
+                           "or ask for device 'cpu'")
+    try:
+        from ecsim.backend.cuda import CudaBackend
+    except ImportError as error:
+        raise BackendError(f"device 'cuda' cannot be loaded: {error}; ask for device 'cpu'") from error
+    return CudaBackend()
+
+
+def _cpu(threads: int):
+    from ecsim.backend.cpu import CpuBackend
+
+    return CpuBackend(threads or None)
+
+
+def select(device: str = "auto", threads: int = 0):
+    """The backend for ``device``, one of "auto", "cpu" or "cuda".
+
+    threads : CPU threads, 0 for as many as this process may use.
+    "auto" takes a usable NVIDIA GPU if there is one, else the CPU; ``describe()`` of the result says in one line what
+    was taken and why. Raises BackendError if CUDA is asked for and missing, ValueError for any other name.
+    """
+    if device not in DEVICES:
+        raise ValueError(f"device = {device!r}; one of {', '.join(DEVICES)} is allowed")
+    if device == "cpu":
+        return _cpu(threads)
+    if device == "cuda":
+        return _cuda(threads)
+    try:
+        backend = _cuda(threads)
+        backend.reason = "a usable NVIDIA GPU was found"
+    except BackendError as error:
+        backend = _cpu(threads)
+        backend.reason = f"no usable NVIDIA GPU: {error}"
+    return backend

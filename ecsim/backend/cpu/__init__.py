@@ -1,0 +1,117 @@
+"""The CPU backend: Numba kernels on threads. The twin of ecsim.backend.cuda."""
+
+from __future__ import annotations
+
+import platform
+
+import numba
+import numpy as np
+
+from ecsim.backend.cpu import mass_columns, matvec
+from ecsim.backend.cpu.compilation import compiling_first_time, on_compile
+from ecsim.backend.cpu.lattice import half_offsets, lattice, padded_strides, tables
+from ecsim.backend.cpu.mass_direct import assemble_direct
+from ecsim.backend.cpu.mass_pair import assemble_pair
+from ecsim.backend.cpu.store import ParticleStore, Scratch
+from ecsim.backend.cpu.threads import Threads, cut
+from ecsim.timing import Timer
+
+__all__ = ["CpuBackend", "ParticleStore", "compiling_first_time", "on_compile"]
+
+METHODS = {"pair": assemble_pair, "direct": assemble_direct}
+COLUMN_METHODS = {"pair": mass_columns.columns_pair, "direct": mass_columns.columns_direct}
+
+
+def _choose(methods: dict, method: str):
+    if method not in methods:
+        raise ValueError(f"method = {method!r}; {' or '.join(methods)} is allowed on the CPU")
+    return methods[method]
+
+
+class CpuBackend:
+    """Particle kernels and the stencil product on CPU threads; arrays are numpy's.
+
+    threads : how many, None for as many as this process may use.
+    """
+
+    name = "cpu"
+    xp = np
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = Threads(threads)
+        self.scratch = Scratch()
+        self.timer = Timer()
+        self.reason = ""
+
+    def describe(self) -> str:
+        """The device in one line, and why it was taken where that was left open."""
+        line = f"CPU, {self.threads.count} thread{'s' * (self.threads.count > 1)}, {platform.machine()}, Numba {numba.__version__}"
+        return f"{line} ({self.reason})" if self.reason else line
+
+    def new_store(self, block, *, position_dtype: str = "float64", weight: float | None = None, ids: bool = False,
+                  capacity: int = 0, sort_every: int = 1) -> ParticleStore:
+        """An empty ParticleStore; ``capacity`` is a hint for backends that reserve, arrays here fit what they hold."""
+        return ParticleStore(block, self.threads, self.scratch, position_dtype=position_dtype, weight=weight, ids=ids,
+                             sort_every=sort_every)
+
+    def assemble(self, store: ParticleStore, *, method: str = "pair", precision: str = "fp64", beta: float, B_nodes,
+                 stencil, moments) -> None:
+        """Add a species' M, ρ and Ĵ (each / V) to padded arrays, ghosts included.
+
+        beta : q Δt / 2m.  B_nodes : (3, *padded), valid ghosts.  stencil : (n_offsets, 9, *padded).
+        moments : (4, *padded), ρ then Ĵ.  Raises ValueError for a method or precision there is not.
+        """
+        if precision != "fp64":
+            raise ValueError(f"precision = {precision!r}; fp64 is allowed on the CPU")
+        kernel = _choose(METHODS, method)(store.block.d, store.block.order)
+        size = store.lattice.size
+        self.threads.run_scattering(kernel, [
+            (a, b, store.lattice, store.tables, store.start, store.s, tuple(store._v), *store.charges, store.visit,
+             float(beta), 1.0 / store.block.volume, B_nodes.reshape(3, size), stencil.reshape(-1), moments.reshape(-1))
+            for a, b in store.slabs])
+
+    def assemble_columns(self, block, cell, s, columns, stencil, method: str = "pair") -> None:
+        """stencil[o, c, node] += Σ_p columns[c, p] W_a W_b / V for particles in any order.
+
+        cell : (P,) support cells.  s : (d, P) in [−½, ½).  columns : (1 or 9, P).
+        stencil : (n_offsets, 1 or 9, *padded).  Raises ValueError for a method or a number of columns there is not.
+        """
+        components = len(columns)
+        if components not in (1, 9) or stencil.shape[1] != components:
+            raise ValueError(f"{components} columns for {stencil.shape[1]} components; 1 or 9 of both are allowed")
+        kernel = _choose(COLUMN_METHODS, method)(block.d, block.order, components)
+        grid, table = lattice(block.cells, block.padded), tables(block.d, block.order, block.padded)
+        visit = np.argsort(cell, kind="stable")
+        start = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=block.n_cells))])
+        if len(start) != block.n_cells + 1:
+            raise ValueError(f"cell reaches {len(start) - 2}; up to {block.n_cells - 1} is allowed")
+        three = tuple(np.ascontiguousarray(s[min(k, block.d - 1)], dtype=np.float64) for k in range(3))
+        given = np.ascontiguousarray(columns, dtype=np.float64)
+        self.threads.run_scattering(kernel, [
+            (a, b, grid, table, start, three, given, visit, 1.0 / block.volume, stencil.reshape(-1))
+            for a, b in cut(grid.planes, grid.rows * grid.length, block.order)] if len(cell) else [])
+
+    def matvec(self, stencil, x, out) -> None:
+        """out = M x: stencil (n_offsets, 9 or 1, *padded) and x padded, both with valid ghosts; out owned.
+
+        x : (3, *padded) for 9 components, (k, *padded) for a scalar stencil; out likewise with *cells.
+        """
+        d, cells, padded = x.ndim - 1, out.shape[1:], x.shape[1:]
+        order = (padded[0] - cells[0]) // 2
+        grid, strides = lattice(cells, padded), padded_strides(padded)
+        offsets = np.array([sum(i * n for i, n in zip(o, strides, strict=True)) for o in half_offsets(d, order)])
+        kernel = matvec.multiply_tensor if stencil.shape[1] == 9 else matvec.multiply_scalar
+        flat = (stencil.reshape(*stencil.shape[:2], -1), x.reshape(len(x), -1), out.reshape(-1))
+        self.threads.run(kernel, [(a, b, grid, order * sum(strides), offsets, *flat)
+                                  for a, b in cut(grid.planes, grid.rows * grid.length, order)])
+
+    def to_host(self, a) -> np.ndarray:
+        """``a`` as a numpy array (no copy)."""
+        return np.asarray(a)
+
+    def from_host(self, a) -> np.ndarray:
+        """A numpy array as one of this backend (no copy)."""
+        return np.asarray(a)
+
+    def synchronize(self) -> None:
+        """Nothing is left running when a verb returns."""

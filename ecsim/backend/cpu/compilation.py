@@ -1,0 +1,91 @@
+"""How kernels are compiled and where the machine code is kept.
+
+Numba keys its cache by a function's own source file and does not see edits of the helpers it calls, so the cache
+directory carries a hash of all sources of this package.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numba
+from numba.core import event
+
+# Sums may be reordered into vector lanes and products fused, but NaN and infinity keep their meaning.
+FAST_MATH = {"reassoc", "contract", "nsz"}
+
+
+def _user_cache() -> Path:
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(os.environ["NUMBA_CACHE_DIR"])
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home()))
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def _writable(directory: Path) -> bool:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError:
+        return False
+    return True
+
+
+@cache
+def cache_directory() -> Path:
+    """Where this version's kernels are kept: in the user's cache, or the temporary directory if that is read-only."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    name = Path("ecsim") / f"kernels-{digest.hexdigest()[:16]}"
+    for base in (_user_cache(), Path(tempfile.gettempdir()) / f"ecsim-{getpass.getuser()}"):
+        if _writable(base / name):
+            return base / name
+    raise OSError(f"no writable cache directory; set NUMBA_CACHE_DIR (tried {_user_cache()} and {tempfile.gettempdir()})")
+
+
+@cache
+def compiling_first_time() -> bool:
+    """True if no kernel of this version had been compiled on this machine when first asked."""
+    return not any(cache_directory().rglob("*.nbi"))
+
+
+def kernel(function: Callable):
+    """Compile ``function`` on first call, without the interpreter lock, and keep the machine code on disk."""
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(cache_directory())
+    try:
+        return numba.njit(nogil=True, cache=True, fastmath=FAST_MATH, error_model="numpy")(function)
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def inline(function: Callable):
+    """A helper that becomes part of every kernel which calls it; numbers passed as literals stay literals."""
+    return numba.njit(forceinline=True, fastmath=FAST_MATH, error_model="numpy")(function)
+
+
+class _OnCompile(event.Listener):
+    def __init__(self, function: Callable[[str], None]) -> None:
+        self._function = function
+
+    def on_start(self, event) -> None:
+        if event.data["dispatcher"].targetoptions.get("nogil"):
+            self._function(event.data["dispatcher"].py_func.__name__)
+
+    def on_end(self, event) -> None:
+        pass
+
+
+def on_compile(function: Callable[[str], None]) -> None:
+    """Call ``function(kernel name)`` whenever a kernel has to be compiled because no cached one fits."""
+    event.register("numba:compile", _OnCompile(function))

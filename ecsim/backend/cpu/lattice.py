@@ -1,0 +1,82 @@
+"""Index arithmetic of a block, and the tables of nodes and node pairs of a support cell.
+
+Any dimension is walked as planes × rows × cells of a row: (n0, n1, n2) in 3D, (n0, 1, n1) in 2D, (n0, 1, 1) in 1D.
+Support nodes are numbered in C order, 0 … (order+1)^d − 1; the first one of cell i is stored at index i + 1 of a padded
+array along every dimension, for both shapes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Lattice(NamedTuple):
+    """Cells of a block as planes × rows × cells, and flat strides of its padded arrays of ``size`` values."""
+
+    planes: int
+    rows: int
+    length: int
+    plane_stride: int
+    row_stride: int
+    first: int
+    size: int
+
+
+def padded_strides(padded: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of a C-ordered array of shape ``padded``."""
+    return tuple(int(np.prod(padded[k + 1:], dtype=np.int64)) for k in range(len(padded)))
+
+
+def lattice(cells: tuple[int, ...], padded: tuple[int, ...]) -> Lattice:
+    """The Lattice of ``cells`` whose arrays have the padded shape ``padded``."""
+    strides = padded_strides(padded)
+    planes, rows, length = cells[0], cells[1] if len(cells) == 3 else 1, cells[-1] if len(cells) > 1 else 1
+    return Lattice(planes, rows, length, strides[0], strides[1] if len(cells) == 3 else 0, sum(strides),
+                   int(np.prod(padded)))
+
+
+class Tables(NamedTuple):
+    """Where the numbers of a support cell go, all int64.
+
+    node : (nodes,) flat offset of each support node from the first one.
+    low_row : (nodes,) which power row t^u has the exponents of node polynomial coefficient u (each at most ``order``).
+    pair_a, pair_b : (pairs,) support nodes of each stored pair, b ≥ a.
+    pair_offset : (pairs,) number of the pair's stencil offset.
+    pair_product : (pairs,) number of its product φ_a φ_b, products of dimensions in C order.
+    """
+
+    node: np.ndarray
+    low_row: np.ndarray
+    pair_a: np.ndarray
+    pair_b: np.ndarray
+    pair_offset: np.ndarray
+    pair_product: np.ndarray
+
+
+def half_offsets(d: int, order: int) -> list[tuple[int, ...]]:
+    """Zero and the lexicographically positive offsets between nodes that share a particle, in the stencil's order."""
+    return [o for o in product(range(-order, order + 1), repeat=d) if o >= (0,) * d]
+
+
+@lru_cache(maxsize=None)
+def tables(d: int, order: int, padded: tuple[int, ...]) -> Tables:
+    """The Tables for a dimension, a shape and a padded shape."""
+    m, powers, strides = order + 1, 2 * order + 1, padded_strides(padded)
+    nodes = list(product(range(m), repeat=d))
+    which = {pair: k for k, pair in enumerate((a, b) for a in range(m) for b in range(a, m))}
+    number = {offset: k for k, offset in enumerate(half_offsets(d, order))}
+
+    def flat(digits, base: int) -> int:
+        return int(np.ravel_multi_index(tuple(digits), (base,) * d))
+
+    pairs = [(a, b) for a in range(len(nodes)) for b in range(a, len(nodes))]
+    offset = [number[tuple(y - x for x, y in zip(nodes[a], nodes[b], strict=True))] for a, b in pairs]
+    products = [flat((which[min(x, y), max(x, y)] for x, y in zip(nodes[a], nodes[b], strict=True)), len(which))
+                for a, b in pairs]
+    columns = ([sum(i * s for i, s in zip(node, strides, strict=True)) for node in nodes],
+               [flat(node, powers) for node in nodes], [a for a, _ in pairs], [b for _, b in pairs], offset, products)
+    return Tables(*(np.array(c, dtype=np.int64) for c in columns))
