@@ -105,7 +105,7 @@ def _factor(phase: float, order: int, count: int | None) -> float:
     """One dimension's factor of M(k) for a phase kΔ and ``count`` lattice points (None: a continuum)."""
     if count is None:
         f, weight = np.polynomial.legendre.leggauss(8)
-        f, weight = 0.5 * (f + 1.0), 0.5 * weight
+        f, weight = 0.5 * f + 0.5 * (2 - order), 0.5 * weight
     else:
         f, weight = (np.arange(count) + 0.5) / count, np.full(count, 1.0 / count)
     nodes, values = _shape(f, order)
