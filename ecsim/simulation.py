@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ecsim.arrays import check_arrays
 from ecsim.backend import select
+from ecsim.builder import build
 from ecsim.cycle import advance
-from ecsim.grid import SHAPE_ORDERS, Block, Grid
+from ecsim.deck import Deck, full_key, load_deck
+from ecsim.grid import Block
 from ecsim.parallel.halo import PeriodicHalo
 from ecsim.particles.species import Species, locate
 from ecsim.plasma import Plasma
@@ -28,6 +29,7 @@ class Simulation:
     def __init__(self, plasma: Plasma, *, steps: int | None = None, recorder=None) -> None:
         self.plasma, self.steps, self.recorder = plasma, steps, recorder
         self.species = plasma.species
+        self.deck: Deck | None = None
         self._observers: list[tuple[int, Callable[[Simulation], Any]]] = []
         self._first_energy = plasma.energies()["total"]
         self.iterations: list[int] = []
@@ -36,6 +38,24 @@ class Simulation:
             s.plasma = plasma
 
     # -- construction ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_deck(cls, deck, *, output=None, **overrides) -> Simulation:
+        """A run from a deck: a path, the name of a shipped deck, a mapping of sections, or a loaded Deck.
+
+        output : run directory to write into; None writes nothing.  overrides : values of deck keys, as ``dt=0.1``,
+        ``device="cpu"`` or, for keys that several sections have, ``**{"species.electrons.start": "quiet"}``.
+
+        Raises DeckError listing every fault, BackendError, and OSError where the directory cannot be used; nothing is
+        allocated or written before these.
+        """
+        checked = load_deck(deck, {full_key(name): value for name, value in overrides.items()})
+        plasma, recorder = build(checked, output)
+        simulation = cls(plasma, steps=checked.time.n_steps, recorder=recorder)
+        simulation.deck = checked
+        if recorder:
+            recorder.record(simulation)
+        return simulation
 
     @classmethod
     def from_arrays(cls, *, cells, size, dt: float, theta: float = 0.5, shape: str = "cic", species=(), E, B,

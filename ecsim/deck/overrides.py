@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ecsim.deck import schema
 from ecsim.deck.faults import Fault, hint, show
 from ecsim.deck.source import read_value
 
@@ -28,6 +30,13 @@ def apply(raw: Mapping[str, Any], overrides: Overrides, faults: list[Fault]) -> 
             tables["time"].pop(rival, None)
         _put(tables, path, value, faults)
     return tables
+
+
+def full_key(name: str) -> str:
+    """``section.key`` of a bare key name that one section of the schema has; other names are returned as they are."""
+    owners = [section for section, cls in schema.SECTIONS.items()
+              if section not in ("species", "problem") and name in {f.name for f in dataclasses.fields(cls)}]
+    return f"{owners[0]}.{name}" if len(owners) == 1 else name
 
 
 def parse(overrides: Overrides, faults: list[Fault]) -> dict[str, Any]:

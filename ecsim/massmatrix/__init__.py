@@ -47,7 +47,7 @@ def assemble(positions, coefficients, *, cells, size, shape: str = "cic", method
     backend, block = select(device, threads=threads), Block(grid)
     matrix = MassMatrix(block, PeriodicHalo(block), backend, components=1 if c.ndim == 1 else 9)
     cell, s = locate(block, x)
-    columns = np.ascontiguousarray(c.reshape(len(x), -1).T)
+    columns = np.ascontiguousarray(c.reshape(len(x), -1).T) * block.volume  # the backend divides by V
     backend.assemble_columns(block, cell, s, columns, matrix.values, method)
     matrix.complete()
     return matrix
