@@ -21,22 +21,25 @@ html_static_path = []
 html_theme_options = {
     "description": "Exactly energy-conserving semi-implicit particle-in-cell",
     "fixed_sidebar": True,
-    "page_width": "1080px",
+    "page_width": "1180px",
+    "body_max_width": "none",
 }
 html_show_sourcelink = False
 
 
-def _plain_line(line: str) -> str:
-    """A line of a docstring, which is plain text, for a line block: marked-up names stay code, the rest means itself."""
-    pieces = re.split(r"(``.+?``|`[^`]+`)", line)
+def _line(text: str) -> str:
+    """A line of plain text for a line block: marked-up names stay code, everything else means itself."""
+    pieces = re.split(r"(``.+?``|`[^`]+`)", text)
     return "| " + "".join(
         f"``{piece.strip('`')}``" if k % 2 else re.sub(r"([\\*_|`])", r"\\\1", piece) for k, piece in enumerate(pieces))
 
 
 def show_docstring_as_written(app, what, name, obj, options, lines):
-    """Turn a docstring into a line block, and the underlined heads of its sections into bold ones."""
-    text = re.sub(r"^(\w+)\n-{3,}$", r"@@\1", "\n".join(lines).rstrip(), flags=re.MULTILINE).splitlines()
-    lines[:] = [f"| **{line[2:]}**" if line.startswith("@@") else _plain_line(line).rstrip() for line in text] + [""]
+    """Docstrings are plain text: keep their paragraphs, entries ``name : meaning``, indented lines and section heads."""
+    text = re.sub(r"^(\w+)\n-{3,}$", r"@@\1", "\n".join(lines).rstrip(), flags=re.MULTILINE)
+    text = re.sub(r"(?<=[^\n])(?<!@@Parameters)(?<!@@Attributes)(?<!@@Raises)\n(?=\S)(?![\w, ]+ : )", " ", text)
+    shown = [f"| **{line[2:]}**" if line.startswith("@@") else _line(line).rstrip() for line in text.splitlines()]
+    lines[:] = [*shown, ""]
 
 
 def setup(app):
