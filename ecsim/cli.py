@@ -44,9 +44,7 @@ def _fail(error: object, code: int) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="ecsim", description="Energy-conserving semi-implicit particle-in-cell runs."
-    )
+    parser = argparse.ArgumentParser(prog="ecsim", description="Energy-conserving semi-implicit particle-in-cell runs.")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
@@ -57,9 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--quiet", action="store_true", help="print nothing but errors")
     run.set_defaults(command=run_command)
 
-    check = commands.add_parser(
-        "check", help="check a deck and print the plan of its run, without running it"
-    )
+    check = commands.add_parser("check", help="check a deck and print the plan of its run, without running it")
     _add_deck_options(check)
     check.set_defaults(command=check_command)
 
@@ -69,9 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     actions.add_parser("list", help="list them (the default)").set_defaults(command=list_decks)
     copy = actions.add_parser("copy", help="copy one; never overwrites")
     copy.add_argument("name", metavar="NAME", help="name of a shipped deck")
-    copy.add_argument(
-        "destination", metavar="DEST", nargs="?", default=".", help="file or directory (default: here)"
-    )
+    copy.add_argument("destination", metavar="DEST", nargs="?", default=".", help="file or directory (default: here)")
     copy.set_defaults(command=copy_deck)
 
     info = commands.add_parser("info", help="show versions, devices, threads and MPI")
@@ -83,9 +77,7 @@ def _add_deck_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("deck", metavar="DECK", help="a TOML file, or the name of a shipped deck")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), help="where to compute")
     parser.add_argument("--threads", metavar="N", help="CPU threads (0: all cores)")
-    parser.add_argument(
-        "--steps", metavar="N", help="number of steps, in place of the deck's steps or end_time"
-    )
+    parser.add_argument("--steps", metavar="N", help="number of steps, in place of the deck's steps or end_time")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], dest="changes",
         help="change a key of the deck: section.key=value, species.NAME.key=value (repeatable)",

@@ -11,7 +11,6 @@ import numpy as np
 
 from ecsim.deck.schema import Deck
 from ecsim.grid import Block, Grid
-from ecsim.massmatrix.stencil import half_offsets
 from ecsim.output.energies import CHUNK, COLUMNS
 from ecsim.problems import registry
 
@@ -58,10 +57,15 @@ def fields(deck: Deck, block: Block) -> dict[str, int]:
     extrapolated = deck.solver.guess == "extrapolated"
     return {
         "fields and moments": padded * (4 * 3 + 4) + owned * 3 * extrapolated,
-        "mass matrix": padded * 9 * len(half_offsets(block.d, block.order)),
+        "mass matrix": padded * 9 * stored_offsets(block),
         "Krylov vectors": owned * 3 * (deck.solver.restart + 1),
         "other vectors of the solve": 3 * padded + 3 * owned * (1 + SOLVE_TEMPORARIES),
     }
+
+
+def stored_offsets(block: Block) -> int:
+    """Node offsets that the stencil keeps: zero and half of the others."""
+    return ((2 * block.order + 1) ** block.d + 1) // 2
 
 
 def disk(deck: Deck) -> dict[str, int]:

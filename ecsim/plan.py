@@ -73,9 +73,7 @@ def findings(deck: Deck) -> Iterator[Finding]:
         if field:
             yield frequency("Ω Δt", species, gyrofrequency(field, species.charge_to_mass) * dt)
         yield travel(species, [v * dt / h for v, h in zip(thermal, spacing, strict=True)])
-        yield debye(
-            species, [omega_p * h / v if v else math.inf for v, h in zip(thermal, spacing, strict=True)]
-        )
+        yield debye(species, [omega_p * h / v if v else math.inf for v, h in zip(thermal, spacing, strict=True)])
         if any(drift) and omega_p > 0.5 * max(plasma.values()):
             yield beam(species, omega_p, thermal, drift, spacing, dt * deck.time.n_steps)
     yield light([dt / h for h in spacing])
@@ -135,9 +133,7 @@ def beam(
     cold = [u for u, v, spread in zip(values, drift, thermal, strict=True) if spread < COLD_BEAM_SPREAD * v]
     growth = max((min(3 * u, 0.2) for u in cold if u < COLD_BEAM_LIMIT), default=0.0) * omega_p * duration
     if growth > 3:
-        verdict = (
-            f"cold beam below {COLD_BEAM_LIMIT}: aliasing may grow it {growth:.0f} e-folds; use smaller cells"
-        )
+        verdict = f"cold beam below {COLD_BEAM_LIMIT}: aliasing may grow it {growth:.0f} e-folds; use smaller cells"
     elif growth:
         verdict = f"good: aliasing grows a cold beam by {growth:.1g} e-folds only"
     elif cold:

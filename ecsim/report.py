@@ -119,9 +119,7 @@ class Progress:
         """Report `step` finished cycles at run time `time_now`, with the relative energy drift."""
         if self._bar is not None:
             elapsed = time.monotonic() - self._started
-            self._bar.set_postfix_str(
-                f"{rate(step * self.n_particles, elapsed)}, drift {drift:.1e}", refresh=False
-            )
+            self._bar.set_postfix_str(f"{rate(step * self.n_particles, elapsed)}, drift {drift:.1e}", refresh=False)
             self._bar.update(step - self._bar.n)
             return
         now = time.monotonic()

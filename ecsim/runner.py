@@ -29,7 +29,7 @@ def run(deck: Deck, quiet: bool = False) -> int:
     started = time.perf_counter()
     try:
         _refuse_what_cannot_run(deck)
-        simulation = Simulation.from_deck(deck)
+        simulation = Simulation.from_deck(deck, output=deck.output.directory)
     except (RunDirectoryError, BackendError, DeckError, NotEnoughMemory) as error:
         return _fail(error, BAD_INPUT)
     except (OSError, MemoryError) as error:

@@ -55,7 +55,7 @@ def kind(value: Any) -> str:
     words: Sequence[tuple[Any, str]] = (
         (bool, "true or false"),
         (int, "an integer"),
-        (float, "a number"),
+        (float, "a decimal number"),
         (str, "a string"),
         (Mapping, "a table"),
         ((list, tuple), "a list"),

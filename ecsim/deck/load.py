@@ -115,9 +115,7 @@ class _Reader:
             place = index if name is None or names.count(name) > 1 else name
             species.append(self._section(f"species.{place}", schema.Species, table))
             if name is not None and name in names[:index]:
-                self._fault(
-                    f"species.{index}.name", name, f"species {names.index(name)} has that name already"
-                )
+                self._fault(f"species.{index}.name", name, f"species {names.index(name)} has that name already")
         return tuple(species) if len(self.faults) == before else None
 
     def _check_between(self, parts: dict[str, Any]) -> None:

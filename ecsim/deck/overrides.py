@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from ecsim.deck import schema
 from ecsim.deck.faults import Fault, hint, show
 from ecsim.deck.source import read_value
+from ecsim.keys import keys_of
 
 Overrides = Mapping[str, Any] | Sequence[str]
 EXCLUSIVE = {"time.steps": "end_time", "time.end_time": "steps"}
@@ -34,8 +34,8 @@ def apply(raw: Mapping[str, Any], overrides: Overrides, faults: list[Fault]) -> 
 
 def full_key(name: str) -> str:
     """``section.key`` of a bare key name that one section of the schema has; other names are returned as they are."""
-    owners = [section for section, cls in schema.SECTIONS.items()
-              if section not in ("species", "problem") and name in {f.name for f in dataclasses.fields(cls)}]
+    sections = {section: cls for section, cls in schema.SECTIONS.items() if section not in ("species", "problem")}
+    owners = [section for section, cls in sections.items() if name in keys_of(cls)]
     return f"{owners[0]}.{name}" if len(owners) == 1 else name
 
 
@@ -62,7 +62,7 @@ def _put(tables: dict[str, Any], path: str, value: Any, faults: list[Fault]) -> 
     section, *inner = path.split(".")
     if section == "species" and len(inner) == 2:
         table = _species_table(tables.get("species"), inner[0], path, value, faults)
-    elif len(inner) == 1:
+    elif section != "species" and len(inner) == 1:
         table = tables.setdefault(section, {})
     else:
         form = "species.NAME.key=value" if section == "species" else "section.key=value"

@@ -104,9 +104,7 @@ class Species:
     particles_per_cell: int | tuple[int, ...] = key(
         low=1, min_length=1, max_length=3, help="Particles per cell, or their number along each dimension"
     )
-    start: str = key(
-        "random", choices=("random", "quiet"), help="Positions in a cell: random, or quiet (on a lattice)"
-    )
+    start: str = key("random", choices=("random", "quiet"), help="Positions in a cell: random, or quiet (on a lattice)")
     density: float | None = key(
         None,
         unit="n0",
@@ -140,9 +138,7 @@ class Particles:
         choices=("float64", "float32"),
         help="Number type of the position in the cell (float32 saves 4 bytes a dimension)",
     )
-    seed: int = key(
-        0, low=0, help="Seed of the random numbers: the same plasma on any number of ranks or threads"
-    )
+    seed: int = key(0, low=0, help="Seed of the random numbers: the same plasma on any number of ranks or threads")
     sort_every: int = key(1, low=1, help="Steps between sorts by cell")
     ids: bool = key(False, help="Give every particle a 64-bit number that it keeps (8 bytes a particle)")
 
@@ -175,9 +171,7 @@ class Solver:
         exclusive_high=True,
         help="Residual to reach, relative to the right-hand side",
     )
-    restart: int = key(
-        30, low=1, high=10000, help="Krylov vectors kept before a restart (each the size of E)"
-    )
+    restart: int = key(30, low=1, high=10000, help="Krylov vectors kept before a restart (each the size of E)")
     max_iterations: int = key(500, low=1, help="Iterations after which a solve has failed and the run stops")
     guess: str = key(
         "extrapolated",
