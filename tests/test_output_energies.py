@@ -128,6 +128,15 @@ def test_resumes_after_a_kill_without_duplicates(tmp_path):
     check(read_energies(path), range(30))
 
 
+def test_a_vacuum_has_no_species(tmp_path):
+    with EnergyFile(tmp_path / "energies.h5", species=[], attributes={}) as file:
+        for step in range(3):
+            file.append(row(step) | {"kinetic": []})
+    table = read_energies(tmp_path)
+    assert table["kinetic"].shape == (3, 0) and table["species"] == []
+    assert table["step"].tolist() == [0, 1, 2]
+
+
 def test_row_with_wrong_columns_is_refused(tmp_path):
     with EnergyFile(tmp_path / "e.h5", species=SPECIES, attributes={}) as file:
         wrong = row(1)

@@ -154,7 +154,8 @@ class EnergyFile:
         for key, value in self._attributes.items():
             file.attrs[key] = value
         for name, (dtype, _, unit, meaning) in COLUMNS.items():
-            empty, chunk = self._shape(name, 0), self._shape(name, CHUNK)
+            empty = self._shape(name, 0)
+            chunk = (CHUNK, *(max(1, length) for length in empty[1:]))
             column = file.create_dataset(name, empty, dtype, maxshape=(None, *empty[1:]), chunks=chunk)
             column.attrs["unit"], column.attrs["meaning"] = unit, meaning
 
