@@ -6,11 +6,15 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from ecsim.deck.schema import Deck, Species
 from ecsim.memory import arrays, disk
+from ecsim.particles.recipe import Recipe
 from ecsim.problems import registry
 from ecsim.units import gyrofrequency, plasma_frequency
 
+SAMPLES = 1024
 COLD_BEAM_LIMIT, COLD_BEAM_SPREAD = 0.18, 0.8
 
 
@@ -64,19 +68,28 @@ def findings(deck: Deck) -> Iterator[Finding]:
     problem = registry()[deck.problem.name]
     reference, field = problem.reference(deck), problem.magnetic_field(deck)
     spacing, dt = deck.grid.spacing, deck.time.dt
-    plasma = {s.name: plasma_frequency(reference[s.name]["density"], s.charge_to_mass) for s in deck.species}
-    for species in deck.species:
-        omega_p = plasma[species.name]
-        thermal = _active(reference[species.name]["thermal_velocity"], spacing)
-        drift = _active(reference[species.name]["drift"], spacing)
+    plasma = [plasma_frequency(reference[s.name]["density"], s.charge_to_mass) for s in deck.species]
+    for species, recipe, omega_p in zip(deck.species, problem.recipes(deck), plasma, strict=True):
+        thermal, drift = speeds(recipe, deck.grid.size)
         yield frequency("ω_p Δt", species, omega_p * dt)
         if field:
             yield frequency("Ω Δt", species, gyrofrequency(field, species.charge_to_mass) * dt)
         yield travel(species, [v * dt / h for v, h in zip(thermal, spacing, strict=True)])
         yield debye(species, [omega_p * h / v if v else math.inf for v, h in zip(thermal, spacing, strict=True)])
-        if any(drift) and omega_p > 0.5 * max(plasma.values()):
+        if any(drift) and omega_p > 0.5 * max(plasma):
             yield beam(species, omega_p, thermal, drift, spacing, dt * deck.time.n_steps)
     yield light([dt / h for h in spacing])
+
+
+def speeds(recipe: Recipe, size: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Largest thermal and drift speed of a species along each active dimension; profiles are sampled in the box."""
+    d = len(size)
+    fractions = np.outer([1.0, 17.0, 67.0][:d], np.arange(SAMPLES) / SAMPLES) % 1.0
+    places = np.array(size)[:, None] * fractions
+    drifts = [p.drift(places) if callable(p.drift) else np.array(p.drift)[:, None] for p in recipe.populations]
+    thermal = np.max([p.thermal_velocity[:d] for p in recipe.populations], axis=0)
+    drift = np.max([np.abs(profile[:d]).max(axis=1) for profile in drifts], axis=0)
+    return thermal.tolist(), drift.tolist()
 
 
 def frequency(name: str, species: Species, value: float) -> Finding:
@@ -151,8 +164,3 @@ def light(values: Sequence[float]) -> Finding:
     else:
         verdict = f"stable; light waves shorter than {math.ceil(2 * math.pi * largest)} cells run slow"
     return Finding("c Δt/Δx", "", tuple(values), verdict)
-
-
-def _active(vector: Sequence[float], spacing: Sequence[float]) -> list[float]:
-    """The components along active dimensions."""
-    return [abs(component) for component in vector[: len(spacing)]]
