@@ -155,8 +155,8 @@ class EnergyFile:
             file.attrs[key] = value
         for name, (dtype, _, unit, meaning) in COLUMNS.items():
             empty = self._shape(name, 0)
-            chunk = (CHUNK, *(max(1, length) for length in empty[1:]))
-            column = file.create_dataset(name, empty, dtype, maxshape=(None, *empty[1:]), chunks=chunk)
+            width = tuple(max(1, length) for length in empty[1:])
+            column = file.create_dataset(name, empty, dtype, maxshape=(None, *width), chunks=(CHUNK, *width))
             column.attrs["unit"], column.attrs["meaning"] = unit, meaning
 
     def _extend(self, file: h5py.File, path: Path, rows: Mapping[str, np.ndarray]) -> None:
