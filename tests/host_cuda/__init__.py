@@ -1,0 +1,55 @@
+"""CUDA kernels compiled for the host and run thread by thread, so that their logic is tested without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import numpy as np
+
+from ecsim.backend.cuda.compile import kernel_directory
+
+HERE = Path(__file__).parent
+
+
+@lru_cache(maxsize=None)
+def _library(file: str, macros: tuple) -> ctypes.CDLL:
+    source = (kernel_directory() / file).read_text()
+    source = re.sub(r"extern __shared__ .*?char (\w+)\[\];", r"char* \1 = host::dynamic_shared();", source)
+    names = re.findall(r"extern \"C\" __global__ void (?:__launch_bounds__\([^{;]*?\))?\s+(\w+)\(", source)
+    entries = "".join(f'extern "C" void run_{n}(const unsigned* sizes, std::size_t shared, void** arguments) '
+                      f"{{ host::launch({n}, sizes, shared, arguments); }}\n" for n in names)
+    where = Path(mkdtemp(prefix="ecsim-host-cuda-"))
+    (where / "kernel.cpp").write_text(f'#include "cuda.hpp"\n{source}\n{entries}')
+    command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-Wno-unknown-pragmas", f"-I{HERE}",
+               f"-I{kernel_directory()}", *(f"-D{k}={v}" for k, v in macros), str(where / "kernel.cpp"),
+               "-o", str(where / "kernel.so")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr[:4000])
+    return ctypes.CDLL(str(where / "kernel.so"))
+
+
+class HostKernel:
+    """Called like a CuPy kernel, ``k(grid, block, arguments, shared_mem=…)``, with NumPy arrays and NumPy scalars."""
+
+    def __init__(self, file: str, name: str, **macros) -> None:
+        self._run = getattr(_library(file, tuple(sorted(macros.items()))), f"run_{name}")
+
+    def __call__(self, grid, block, arguments, shared_mem=0) -> None:
+        sizes = [*grid, *[1] * (3 - len(grid)), *block, *[1] * (3 - len(block))]
+        held = []
+        for a in arguments:
+            if isinstance(a, np.ndarray):
+                held.append(ctypes.c_void_p(a.ctypes.data))
+            elif a is None:
+                held.append(ctypes.c_void_p())
+            else:
+                held.append({"float64": ctypes.c_double, "int64": ctypes.c_longlong, "int32": ctypes.c_int}[
+                    np.dtype(type(a)).name](a))
+        pointers = (ctypes.c_void_p * len(held))(*(ctypes.cast(ctypes.byref(h), ctypes.c_void_p) for h in held))
+        self._run((ctypes.c_uint * 6)(*sizes), ctypes.c_size_t(shared_mem), pointers)
