@@ -42,7 +42,7 @@ class Plasma:
         self.operators = FieldOperators(block)
         self.mass_matrix = MassMatrix(block, halo, backend)
         self.field_operator = FieldOperator(self.operators, self.mass_matrix, halo, theta * dt)
-        self.gmres = Gmres(xp, 3 * block.n_cells, restart, max_iterations, halo.sum)
+        self.gmres = Gmres(xp, 3 * block.n_cells, restart, max_iterations, backend.krylov, halo.sum)
         self.solution: Solution | None = None
         self._previous_E = None
         self.set_fields(E, B)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse.linalg as sla
 
-from ecsim.solver.gmres import Gmres, SolverError
+from ecsim.solver.gmres import Gmres, PlainKrylov, SolverError
 
 
 def problem(n=120, seed=0, spread=0.4):
@@ -58,6 +58,21 @@ def test_rounding_floor_is_reported_not_iterated():
     assert solution.at_rounding and solution.residual < 4e-16 * 4 and solution.iterations < 100
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_backend_products_agree_with_plain_ones(threads):
+    from ecsim.backend import select
+
+    krylov, rng = select("cpu", threads).krylov, np.random.default_rng(5)
+    basis, w, h = rng.standard_normal((7, 30011)), rng.standard_normal(30011), rng.standard_normal(7)
+    np.testing.assert_allclose(krylov.dots(basis, w), basis @ w, rtol=1e-11)
+    mine, plain = w.copy(), w.copy()
+    ends = krylov.project_out(basis, h, mine), PlainKrylov.project_out(basis, h, plain)
+    np.testing.assert_allclose(mine, plain, atol=1e-13)
+    np.testing.assert_allclose(*ends, rtol=1e-11)
+    one = select("cpu", 1).krylov.dots(basis, w)
+    np.testing.assert_array_equal(krylov.dots(basis, w), one)
+
+
 def test_failures_raise():
     a, b = problem(spread=3.0)
     with pytest.raises(SolverError, match="after 7 iterations at a relative residual of .*max_iterations"):
@@ -76,6 +91,6 @@ def test_shapes_and_reduction_are_respected():
         calls.append(np.shape(value))
         return value
 
-    solution = Gmres(np, 60, 30, 500, reduce).solve(lambda v: (a @ v.reshape(-1)).reshape(3, 20), b.reshape(3, 20))
+    solution = Gmres(np, 60, 30, 500, reduce=reduce).solve(lambda v: (a @ v.reshape(-1)).reshape(3, 20), b.reshape(3, 20))
     assert solution.x.shape == (3, 20)
     assert calls and all(len(shape) <= 1 for shape in calls)

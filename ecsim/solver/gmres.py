@@ -38,6 +38,23 @@ class Solution:
     at_rounding: bool = False
 
 
+class PlainKrylov:
+    """The products with a basis (k, n) that GMRES needs, by the array module's own operators."""
+
+    @staticmethod
+    def dots(basis, w):
+        """(k,) products of the basis with ``w`` (n,)."""
+        return basis @ w
+
+    @staticmethod
+    def project_out(basis, h, w):
+        """``w −= h · basis`` in place; returns (k + 1,): products of the basis with the new w, and its square."""
+        w -= h @ basis
+        ends = np.empty_like(h, shape=len(h) + 1)
+        ends[:-1], ends[-1] = basis @ w, w @ w
+        return ends
+
+
 class Gmres:
     """Solver with its work space: ``restart + 1`` Krylov vectors of ``size`` float64 on the array module ``xp``.
 
@@ -45,12 +62,14 @@ class Gmres:
     ----------
     xp : numpy or cupy.  size : length of one vector (owned values of this rank).
     restart : Krylov vectors before a restart.  max_iterations : limit over all restarts.
+    krylov : ``dots(basis, w)`` and ``project_out(basis, h, w)`` of the backend.
     reduce : sums a small device array over ranks, the identity on one rank.
     """
 
     def __init__(self, xp, size: int, restart: int = 30, max_iterations: int = 500,
-                 reduce: Callable[[Any], Any] = lambda a: a) -> None:
+                 krylov: Any = None, reduce: Callable[[Any], Any] = lambda a: a) -> None:
         self.xp, self.restart, self.max_iterations, self.reduce = xp, restart, max_iterations, reduce
+        self.krylov = krylov or PlainKrylov
         self._basis = xp.empty((restart + 1, size))
 
     @property
@@ -60,7 +79,7 @@ class Gmres:
 
     def norm(self, a) -> float:
         """Global 2-norm of a vector."""
-        return math.sqrt(float(self.reduce(self.xp.dot(a, a))))
+        return math.sqrt(float(self.reduce(self.krylov.dots(a[None], a))[0]))
 
     def solve(self, operator: Callable[[Any], Any], b, x0=None, tolerance: float = 1e-12) -> Solution:
         """Solve ``A x = b`` to ‖b − A x‖ ≤ tolerance·‖b‖.
@@ -132,14 +151,12 @@ class Gmres:
 
         All sums stay on the device; one small copy to the host a step, which the convergence test needs.
         """
-        xp, v = self.xp, self._basis[:k]
-        first = self.reduce(v @ w)
-        w -= first @ v
-        second = self.reduce(v @ w)
-        w -= second @ v
-        norm = xp.sqrt(self.reduce(xp.dot(w, w)))
+        xp, v, krylov = self.xp, self._basis[:k], self.krylov
+        first = self.reduce(krylov.dots(v, w))
+        second = self.reduce(krylov.project_out(v, first, w))[:k]
+        norm = xp.sqrt(self.reduce(krylov.project_out(v, second, w))[k:])
         xp.divide(w, xp.maximum(norm, np.finfo(np.float64).tiny), out=self._basis[k])
-        column = xp.concatenate([first + second, norm.reshape(1)])
+        column = xp.concatenate([first + second, norm])
         return column.get() if hasattr(column, "get") else column
 
     @staticmethod

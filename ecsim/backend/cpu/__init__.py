@@ -9,6 +9,7 @@ import numpy as np
 
 from ecsim.backend.cpu import mass_columns, matvec
 from ecsim.backend.cpu.compilation import compiling_first_time, on_compile
+from ecsim.backend.cpu.krylov import Krylov
 from ecsim.backend.cpu.lattice import half_offsets, lattice, padded_strides, tables
 from ecsim.backend.cpu.mass_direct import assemble_direct
 from ecsim.backend.cpu.mass_pair import assemble_pair
@@ -40,6 +41,7 @@ class CpuBackend:
     def __init__(self, threads: int | None = None) -> None:
         self.threads = Threads(threads)
         self.scratch = Scratch()
+        self.krylov = Krylov(self.threads)
         self.timer = Timer()
         self.reason = ""
 
