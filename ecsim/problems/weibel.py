@@ -48,17 +48,39 @@ def current_axis(deck) -> int:
 
 
 def fields(block: Block, deck):
-    """E = 0 and the magnetic seed B ∝ cos(kx), perpendicular to x and to the current; (3, *cells) each."""
-    p = deck.problem.params
+    """The seed, (3, *cells) each: B ∝ cos(kx) across x and the current, and the E that makes it grow."""
+    p, axis, (wave, gamma) = deck.problem.params, current_axis(deck), _growing_mode(deck)
     E, B = common.zero_fields(block)
     mode = (p.mode,) + (0,) * (block.d - 1)
-    B[3 - current_axis(deck)] = p.perturbation * np.cos(common.phase(block, mode, 0.5))
+    sign = 1.0 if axis == 2 else -1.0
+    E[axis] = gamma / wave * p.perturbation * np.sin(common.phase(block, mode, 0.0))
+    B[3 - axis] = sign * p.perturbation * np.cos(common.phase(block, mode, 0.5))
     return E, B
 
 
 def recipes(deck) -> tuple[Recipe, ...]:
-    """Uniform bi-Maxwellian species."""
-    return tuple(common.uniform(deck, k) for k in range(len(deck.species)))
+    """Uniform bi-Maxwellian species; the first carries the current of the seed."""
+    rest = tuple(common.uniform(deck, k) for k in range(1, len(deck.species)))
+    return (common.uniform(deck, 0, _seed_flow(deck)), *rest)
+
+
+def _growing_mode(deck) -> tuple[float, float]:
+    """Wave number and growth rate of the seeded mode."""
+    return 2.0 * np.pi * deck.problem.params.mode / deck.grid.size[0], theory(deck)[0].growth_rate
+
+
+def _seed_flow(deck):
+    """Velocity profile whose current is ∇×B − ∂E/∂t of the seed, −(k + γ²/k) b sin(kx)."""
+    (wave, gamma), axis, first = _growing_mode(deck), current_axis(deck), deck.species[0]
+    current = -(wave + gamma**2 / wave) * deck.problem.params.perturbation
+    speed = current / (common.charge(first) * common.density(first))
+
+    def flow(x):
+        v = np.zeros((3, x.shape[1]))
+        v[axis] = speed * np.sin(wave * x[0])
+        return v
+
+    return flow
 
 
 def reference(deck):
