@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ecsim.cli import _parser
+from ecsim.cli import _parser, main
 from ecsim.deck import shipped_decks
 
 ROOT = Path(__file__).parents[1]
@@ -56,6 +57,24 @@ def test_commands_parse(command):
     options = _parser().parse_args(words)
     deck = getattr(options, "deck", "DECK")
     assert deck in shipped_decks() or deck in ("DECK", "mine.toml")
+
+
+def shown_outputs():
+    """Blocks of output that follow a block of commands, with the last of these commands."""
+    for page in PAGES:
+        fences = re.findall(r"(?ms)^```(\w+)\n(.*?)^```$", text_of(page))
+        for (language, commands), (following, output) in itertools.pairwise(fences):
+            if (language, following) == ("sh", "text"):
+                command = commands.splitlines()[-1]
+                yield pytest.param(command, output, id=f"{name(page)}: {command}")
+
+
+@pytest.mark.parametrize("command, output", list(shown_outputs()))
+def test_shown_output_is_what_the_command_prints(command, output, capsys):
+    main(shlex.split(command)[1:])
+    printed = "".join(capsys.readouterr()).replace(f"{ROOT / 'decks'}/", "").splitlines()
+    missing = [line for line in output.splitlines() if line not in [x.rstrip() for x in printed]]
+    assert output.strip() and not missing
 
 
 def test_readme_opens_with_a_picture_and_has_two_set_up_lines():

@@ -35,7 +35,7 @@ def test_wheel_ships_folders_that_exist():
 
 @pytest.mark.parametrize("module", ["ecsim.cli", "ecsim.plan"])
 def test_the_command_line_starts_without_compilers(module):
-    heavy = "numba", "cupy", "matplotlib", "scipy", "h5py"
+    heavy = "numba", "cupy", "matplotlib", "scipy"
     code = f"import {module}, sys; print(*(m for m in {heavy!r} if m in sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.split() == []
