@@ -44,7 +44,9 @@ class HostKernel:
         sizes = [*grid, *[1] * (3 - len(grid)), *block, *[1] * (3 - len(block))]
         held = []
         for a in arguments:
-            if isinstance(a, np.ndarray):
+            if isinstance(a, np.ndarray) and a.dtype.names:  # a structure, by value
+                held.append((ctypes.c_char * a.itemsize).from_buffer(a))
+            elif isinstance(a, np.ndarray):
                 held.append(ctypes.c_void_p(a.ctypes.data))
             elif a is None:
                 held.append(ctypes.c_void_p())

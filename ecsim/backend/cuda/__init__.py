@@ -1,0 +1,165 @@
+"""The CUDA backend: CUDA C++ kernels of kernels/, compiled at run time through CuPy. The twin of ecsim.backend.cpu."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ecsim.backend import BackendError
+from ecsim.backend.cuda.fields import FIELD_EQUATION, SCALAR, TENSOR, Krylov, PeriodicGhosts, curl_curl_blocks, multiply
+from ecsim.backend.cuda.move import Outbox
+from ecsim.backend.cuda.store import CudaParticleStore
+from ecsim.timing import Timer
+
+__all__ = ["CudaBackend", "CudaParticleStore", "device_report"]
+
+OLDEST = (8, 0)
+SUM_BLOCKS = 256
+
+
+def _cupy():
+    try:
+        import cupy
+    except ImportError as error:
+        raise BackendError(f"device 'cuda' needs CuPy, which cannot be imported ({error}); install the extra 'cuda12' or "
+                           "'cuda13', or ask for device 'cpu'") from error
+    return cupy
+
+
+def _usable_device(cupy, device: int) -> None:
+    """Raise BackendError unless CuPy finds a driver and, under this number, a GPU that is recent enough."""
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise BackendError(f"device 'cuda' needs an NVIDIA GPU and its driver: {error}; ask for device 'cpu'") from error
+    if not 0 <= device < count:
+        raise BackendError(f"CUDA device {device} is not there; {count} found, numbered from 0")
+    properties = cupy.cuda.runtime.getDeviceProperties(device)
+    capability = properties["major"], properties["minor"]
+    if capability < OLDEST:
+        raise BackendError(f"{properties['name'].decode()} has compute capability {capability[0]}.{capability[1]}; "
+                           f"{OLDEST[0]}.{OLDEST[1]} or newer is needed")
+
+
+def device_report(device: int = 0) -> dict[str, str]:
+    """Device, memory, driver, CuPy and tensor-core modes, for `ecsim info`. Raises BackendError if there is none."""
+    cupy = _cupy()
+    _usable_device(cupy, device)
+    runtime, properties = cupy.cuda.runtime, cupy.cuda.runtime.getDeviceProperties(device)
+    major, minor = properties["major"], properties["minor"]
+    driver = runtime.driverGetVersion()
+    tiles = "m8n8k4" if (major, minor) < (9, 0) else "m8n8k4, m16n8k4, m16n8k8"
+    return {
+        "device": f"{properties['name'].decode()}, compute capability {major}.{minor}",
+        "memory": f"{properties['totalGlobalMem'] / 2**30:.0f} GiB",
+        "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
+        "CuPy": cupy.__version__,
+        "tensor cores": f"FP64 {tiles}; TF32 m16n8k8",
+    }
+
+
+class CudaBackend:
+    """Particle kernels, assembly and products on one NVIDIA GPU; arrays are CuPy's and stay on the device.
+
+    device : number of the GPU. Raises BackendError saying what is missing: CuPy, the driver, the GPU, its capability.
+    """
+
+    name = "cuda"
+
+    def __init__(self, device: int = 0) -> None:
+        self.xp = _cupy()
+        _usable_device(self.xp, device)
+        self.device = device
+        self.xp.cuda.Device(device).use()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.outbox = Outbox(self.xp)
+        self.krylov = Krylov(self)
+        self.timer = Timer(self.synchronize)
+        self.reason = ""
+
+    def describe(self) -> str:
+        """The device in one line, and why it was taken where that was left open."""
+        report = device_report(self.device)
+        line = f"{report['device']}, {report['memory']}, driver {report['driver']}, CuPy {report['CuPy']}"
+        return f"{line} ({self.reason})" if self.reason else line
+
+    def launch(self, file: str, name: str, grid: tuple[int, int], threads: int, arguments: tuple, **macros) -> None:
+        """Run kernel ``name`` of ``file`` compiled with ``macros`` on a grid of blocks; no blocks, no launch."""
+        from ecsim.backend.cuda.compile import kernel
+
+        if grid[0] and grid[1]:
+            kernel(file, name, **macros)(grid, (threads,), arguments)
+
+    # -- particles ---------------------------------------------------------------------------------------------
+
+    def new_store(self, block, *, position_dtype: str = "float64", weight: float | None = None, ids: bool = False,
+                  capacity: int = 0, sort_every: int = 1, gather_dtype: str = "float64") -> CudaParticleStore:
+        """An empty CudaParticleStore.
+
+        capacity : particles that will be loaded, reserved at once. sort_every is for the CPU: here every move sorts.
+        """
+        return CudaParticleStore(self, block, position_dtype=position_dtype, weight=weight, ids=ids, capacity=capacity,
+                                 gather_dtype=gather_dtype)
+
+    def sum_rows(self, rows):
+        """Column sums of (n, 5) float64, in an order fixed by n, on the device."""
+        xp = self.xp
+        blocks = min(SUM_BLOCKS, -(-len(rows) // 32))
+        partial, total = xp.empty((blocks, 5)), xp.empty((1, 5))
+        for source, target in ((rows, partial), (partial, total)):
+            self.launch("sums.cu", "sum_rows", (len(target), 1), 160, (source, len(source), target),
+                        DIM=1, POS="float", WEIGHTS=0, IDS=0)
+        return total[0]
+
+    def assemble(self, store, *, method: str = "pair", precision: str = "fp64", beta: float, B_nodes, stencil,
+                 moments) -> None:
+        """Add a species' M, ρ and Ĵ (each / V) to padded arrays, ghosts included; see ecsim.backend.cuda.assembly."""
+        from ecsim.backend.cuda.assembly import assemble
+
+        assemble(self, store, method=method, precision=precision, beta=beta, B_nodes=B_nodes, stencil=stencil,
+                 moments=moments)
+
+    def assemble_columns(self, block, cell, s, columns, stencil, method: str = "pair") -> None:
+        """stencil[o, c, node] += Σ_p columns[c, p] W_a W_b / V for particles in any order; as on the CPU."""
+        from ecsim.backend.cuda.assembly import assemble_columns
+
+        assemble_columns(self, block, cell, s, columns, stencil, method)
+
+    # -- fields ------------------------------------------------------------------------------------------------
+
+    def matvec(self, stencil, x, out) -> None:
+        """out = M x: stencil (n_offsets, 9 or 1, *padded) and x padded, both with valid ghosts; out owned.
+
+        x : (3, *padded) for 9 components, (k, *padded) for a scalar stencil; out likewise with *cells.
+        """
+        multiply(self, stencil, x, out, TENSOR if stencil.shape[1] == 9 else SCALAR)
+
+    def field_operator(self, stencil, x, out, spacing, theta_dt: float) -> None:
+        """out = x + (θΔt)² ∇×∇×x + θΔt M x in one pass; x (3, *padded) with valid ghosts, out owned (3, *cells)."""
+        multiply(self, stencil, x, out, FIELD_EQUATION, theta_dt, curl_curl_blocks(spacing, theta_dt**2))
+
+    def periodic_ghosts(self, block) -> PeriodicGhosts:
+        """``fill`` and ``add`` of a block that is its own neighbour on all sides, one launch each."""
+        return PeriodicGhosts(self, block)
+
+    # -- host and device ---------------------------------------------------------------------------------------
+
+    def to_host(self, a) -> np.ndarray:
+        """``a`` as a numpy array."""
+        return self.xp.asnumpy(a)
+
+    def from_host(self, a):
+        """A numpy array as one on the device."""
+        return self.xp.asarray(a)
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all that it was given."""
+        self.xp.cuda.get_current_stream().synchronize()
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes in use and held by CuPy's pool, and free and total on the device."""
+        pool = self.xp.get_default_memory_pool()
+        free, total = self.xp.cuda.runtime.memGetInfo()
+        return {"used": pool.used_bytes(), "held": pool.total_bytes(), "free": free, "total": total}

@@ -1,0 +1,105 @@
+"""Matrix products, Krylov vectors and ghost layers on the GPU: few launches, nothing for the host to wait for."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+CURL_CURL = np.dtype([("same", "f8", (3, 8)), ("mixed", "f8", (3, 2))])  # struct CurlCurl of kernels/matvec.cu
+NO_CURLS = np.zeros(1, CURL_CURL)
+TENSOR, SCALAR, FIELD_EQUATION = 1, 0, 2
+MOST_VECTORS = 32
+ELEMENTS_PER_BLOCK = 1024
+
+
+def right_aligned(cells) -> tuple[int, ...]:
+    """Cells along three axes; missing dimensions come first."""
+    return (1,) * (3 - len(cells)) + tuple(cells)
+
+
+def curl_curl_blocks(spacing, factor: float) -> np.ndarray:
+    """The blocks of factor·∇×∇× between neighbouring nodes, by value for kernels/matvec.cu.
+
+    Along each dimension the operators are [¼ ½ ¼] (average), [1 −2 1]/Δ² and [−½ 0 ½]/Δ; missing ones are [0 1 0] and 0.
+    Source: ∇×∇× = ∇∇· − ∇² on the staggered grid, Lapenta 2017, eqs. 20 to 24.
+    """
+    d = len(spacing)
+    average = [(0.5, 0.25) if k < d else (1.0, 0.0) for k in range(3)]
+    second = [(-2.0 / spacing[k] ** 2, 1.0 / spacing[k] ** 2) if k < d else (0.0, 0.0) for k in range(3)]
+    first = [0.5 / spacing[k] if k < d else 0.0 for k in range(3)]
+    blocks = np.zeros(1, CURL_CURL)
+    for i in range(3):
+        for corner, at in enumerate(product((0, 1), repeat=3)):
+            laplacian = 0.0
+            for mu in range(3):
+                if mu != i:
+                    laplacian += np.prod([(second if k == mu else average)[k][at[k]] for k in range(3)])
+            blocks["same"][0, i, corner] = -factor * laplacian
+        for j in range(i + 1, 3):
+            for at in (0, 1):
+                blocks["mixed"][0, i + j - 1, at] = factor * first[i] * first[j] * average[3 - i - j][at]
+    return blocks
+
+
+def multiply(backend, stencil, x, out, form: int, mu: float = 0.0, curls=NO_CURLS) -> None:
+    """Launch the product with the half stencil on padded ``x``; ``out`` owned (see kernels/matvec.cu)."""
+    cells, padded = out.shape[1:], x.shape[1:]
+    order = (padded[-1] - cells[-1]) // 2
+    strides = [int(np.prod(padded[k + 1:])) for k in range(len(padded))]
+    span = sum((n - 1) * stride for n, stride in zip(cells, strides, strict=True)) + 1
+    backend.launch("matvec.cu", "matvec", (-(-span // 128), len(x) if form == SCALAR else 1), 128,
+                   (stencil, x, out, *right_aligned(cells), float(mu), curls),
+                   DIM=len(cells), ORDER=order, FORM=form)
+
+
+class Krylov:
+    """Products with a basis (k, n) of Krylov vectors; results stay on the device. Twin of ecsim.backend.cpu.krylov."""
+
+    def __init__(self, backend) -> None:
+        self.backend = backend
+
+    def dots(self, basis, w):
+        """basis (k, n), w (n,) -> basis @ w (k,)."""
+        out = self.backend.xp.empty(len(basis) + 1)
+        for first in range(0, len(basis), MOST_VECTORS):
+            self._project(basis[first:first + MOST_VECTORS], None, w, out[first:])
+        return out[:-1]
+
+    def project_out(self, basis, h, w):
+        """w −= h @ basis in place; returns (k + 1,): basis @ w of the new w, then w · w."""
+        out = self.backend.xp.empty(len(basis) + 1)
+        starts = range(0, len(basis), MOST_VECTORS)
+        for first in starts:
+            self._project(basis[first:first + MOST_VECTORS], h[first:first + MOST_VECTORS], w, out[first:])
+        for first in starts if len(starts) > 1 else ():
+            self._project(basis[first:first + MOST_VECTORS], None, w, out[first:])
+        return out
+
+    def _project(self, basis, h, w, out) -> None:
+        k, n = basis.shape
+        blocks = -(-n // ELEMENTS_PER_BLOCK)
+        partial = self.backend.xp.empty((k + 1, blocks))
+        macros = {"VECTORS": next(v for v in (8, 16, MOST_VECTORS) if k <= v), "SUBTRACT": int(h is not None)}
+        self.backend.launch("fields_krylov.cu", "project", (blocks, 1), 128, (basis, h, w, k, n, partial), **macros)
+        self.backend.launch("fields_krylov.cu", "finish_sums", (k + 1, 1), 128, (partial, blocks, out), **macros)
+
+
+class PeriodicGhosts:
+    """The two verbs of the halo for a block that owns the whole periodic box, in one launch each."""
+
+    def __init__(self, backend, block) -> None:
+        self.backend, self.block = backend, block
+
+    def fill(self, a) -> None:
+        """Copy owned values into the ghosts of ``a``, shape (..., *padded), in place."""
+        self._run("fill_periodic", a)
+
+    def add(self, a) -> None:
+        """Add what was deposited on ghosts of ``a`` to its owners, in place; the ghosts are left as they were."""
+        self._run("add_periodic", a)
+
+    def _run(self, name: str, a) -> None:
+        nodes = int(np.prod(self.block.padded))
+        self.backend.launch("fields_halo.cu", name, (-(-nodes // 256), a.size // nodes), 256,
+                            (a, *right_aligned(self.block.cells)), DIM=self.block.d, ORDER=self.block.order)

@@ -1,0 +1,298 @@
+"""Particles of one species on the GPU: every cell owns a range of slots with some slack, sorted at all times."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ecsim.backend.cuda import move as mover
+
+SLACK = 0.25                # spare slots of a cell as a share of its particles …
+LEAST_SLACK = 6.0           # … but at least so many times the square root of them, and a few more
+UPLOAD = 1 << 22            # particles that wait on the host before they are inserted together
+NAMES = ("s", "v", "w", "id")
+
+
+def slots_for(count, xp):
+    """Slots (int64) that cells of ``count`` particles are given: room for the fluctuations of a few dozen cycles."""
+    count = count.astype(np.float64)
+    slack = xp.maximum(SLACK * count, LEAST_SLACK * xp.sqrt(count) + 4.0)
+    return 8 * xp.ceil((count + slack) / 8.0).astype(np.int64)
+
+
+class CudaParticleStore:
+    """See the backend protocol; the twin of ecsim.backend.cpu.store.
+
+    Parameters
+    ----------
+    backend : CudaBackend.  block : Block.  position_dtype : "float64" or "float32", of s.
+    weight : one macro-charge for all, or None for one a particle.  ids : keep a uint64 per particle.
+    capacity : particles that will be loaded, if known: reserved at once, evenly over the cells.
+    gather_dtype : "float64" or "float32", in which B is evaluated at a particle (by assembly and mover alike).
+
+    Attributes (device arrays): ``first`` int64 (n_cells + 1,): cell c owns the slots first[c] … first[c+1] − 1;
+    ``count`` int32 (n_cells,): the first so many of them hold its particles, the rest is undefined;
+    ``s`` (d, slots), ``v`` (3, slots), ``w`` (slots,) or None, ``id`` uint64 (slots,) or None.
+    """
+
+    def __init__(self, backend, block, *, position_dtype="float64", weight=None, ids=False, capacity=0,
+                 gather_dtype="float64") -> None:
+        for name, value in (("position_dtype", position_dtype), ("gather_dtype", gather_dtype)):
+            if value not in ("float64", "float32"):
+                raise ValueError(f"{name} = {value!r}; float64 or float32 is allowed")
+        self.backend, self.block, self.weight, self.gather_dtype = backend, block, weight, gather_dtype
+        xp = backend.xp
+        self.s, self.v = xp.empty((block.d, 0), position_dtype), xp.empty((3, 0))
+        self.w = None if weight is not None else xp.empty(0)
+        self.id = xp.empty(0, np.uint64) if ids else None
+        self.first = xp.zeros(block.n_cells + 1, np.int64)
+        self.count = xp.zeros(block.n_cells, np.int32)
+        self._waiting: list[dict] = []
+        self._n = 0
+        self.make_room(xp.full(block.n_cells, -(-capacity // block.n_cells), np.int32))
+
+    # -- arguments of the kernels ------------------------------------------------------------------------------
+
+    @property
+    def n(self) -> int:
+        """Number of particles, those that wait for the next ``sort`` included."""
+        return self._n + sum(len(w["cell"]) for w in self._waiting)
+
+    @property
+    def n_cells(self) -> int:
+        """Number of support cells."""
+        return self.block.n_cells
+
+    @property
+    def slots(self) -> int:
+        """Particles that fit."""
+        return self.v.shape[1]
+
+    @property
+    def record_words(self) -> int:
+        """8-byte words of a particle in the outbox (WORDS of kernels/particles.cuh)."""
+        d = self.block.d
+        position = d if self.s.dtype == np.float64 else (d + 1) // 2
+        return position + 3 + (self.w is not None) + (self.id is not None)
+
+    @property
+    def pointers(self) -> tuple:
+        """s, v, w, id and their pitch."""
+        return self.s, self.v, self.w, self.id, self.slots
+
+    @property
+    def macros(self) -> dict:
+        """Macros of every kernel that reads particles."""
+        return {"POS": "double" if self.s.dtype == np.float64 else "float", "WEIGHTS": int(self.w is not None),
+                "IDS": int(self.id is not None)}
+
+    @property
+    def gather_type(self) -> str:
+        """Macro GATHER."""
+        return "double" if self.gather_dtype == "float64" else "float"
+
+    @property
+    def geometry(self) -> tuple[int, int, int]:
+        """Owned cells along three axes, right-aligned."""
+        return (1,) * (3 - self.block.d) + tuple(self.block.cells)
+
+    @property
+    def uniform_weight(self) -> float:
+        """The charge all particles share; not looked at where each has its own."""
+        return 0.0 if self.weight is None else float(self.weight)
+
+    def steps(self, dt: float) -> tuple[float, float, float]:
+        """dt/Δ along the active dimensions."""
+        return tuple(dt / width for width in self.block.spacing) + (0.0,) * (3 - self.block.d)
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        """Bytes of each array that lives from cycle to cycle."""
+        arrays = {"s": self.s, "v": self.v, "weight": self.w, "id": self.id, "first": self.first, "count": self.count}
+        return {name: a.nbytes for name, a in arrays.items() if a is not None}
+
+    # -- loading -----------------------------------------------------------------------------------------------
+
+    def append(self, cell, s, v, weight=None, id=None) -> None:
+        """Take particles from host arrays: cell (P,) int, s (d, P), v (3, P), weight (P,) and id (P,) where kept.
+
+        They count from the next ``sort`` on. Raises ValueError if a wanted array is missing or a shape does not fit.
+        """
+        cell = np.array(cell, dtype=np.int32)
+        given = {"s": s, "v": v, "w": weight, "id": id}
+        shapes = {"s": (self.block.d, len(cell)), "v": (3, len(cell)), "w": cell.shape, "id": cell.shape}
+        kept = [name for name in NAMES if getattr(self, name) is not None]
+        for name in kept:
+            if np.shape(given[name]) != shapes[name]:
+                label = {"w": "weight"}.get(name, name)
+                raise ValueError(f"{label} has shape {np.shape(given[name])}; {shapes[name]} is allowed")
+        if len(cell) and not 0 <= cell.min() <= cell.max() < self.n_cells:
+            raise ValueError(f"cell runs from {cell.min()} to {cell.max()}; 0 to {self.n_cells - 1} is allowed")
+        self._waiting.append({"cell": cell} | {name: np.array(given[name], getattr(self, name).dtype) for name in kept})
+        if sum(len(w["cell"]) for w in self._waiting) >= UPLOAD:
+            self.sort()
+
+    def sort(self) -> None:
+        """Insert the particles that wait, behind those their cells already hold."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        whole = {name: np.concatenate([w[name] for w in waiting], axis=-1) for name in waiting[0]}
+        waiting.clear()
+        n, xp = len(whole["cell"]), self.backend.xp
+        for begin in range(0, n, UPLOAD):
+            piece = {name: xp.asarray(a[..., begin:begin + UPLOAD]) for name, a in whole.items()}
+            self.insert(piece.pop("cell"), {name: piece.get(name) for name in NAMES})
+            self._n += min(UPLOAD, n - begin)
+
+    def empty_batch(self, n: int) -> dict:
+        """Device arrays for n particles outside the store, by the names s, v, w, id (None where not kept)."""
+        arrays = {name: getattr(self, name) for name in NAMES}
+        return {name: None if a is None else self.backend.xp.empty((*a.shape[:-1], n), a.dtype)
+                for name, a in arrays.items()}
+
+    def insert(self, cell, batch: dict) -> None:
+        """Append a batch of device arrays to their cells, in the order of the batch; the store grows if it must."""
+        xp = self.backend.xp
+        order = xp.argsort(cell, kind="stable")
+        cell = cell[order]
+        added = xp.bincount(cell, minlength=self.n_cells).astype(np.int32)
+        need = self.count + added
+        if int((need > xp.diff(self.first)).sum()):
+            self.make_room(need)
+        batch_first = xp.cumsum(added, dtype=np.int64) - added
+        slot = (self.first[:-1] + self.count - batch_first)[cell] + xp.arange(len(cell))
+        for name, values in batch.items():
+            if values is not None:
+                self._scatter(getattr(self, name), slot, values, order)
+        self.count = need
+
+    @staticmethod
+    def _scatter(target, slot, values, order) -> None:
+        if values.ndim == 1:
+            target[slot] = values[order]
+        else:
+            for row, source in zip(target, values, strict=True):
+                row[slot] = source[order]
+
+    # -- layout ------------------------------------------------------------------------------------------------
+
+    def make_room(self, need) -> None:
+        """A new layout in which cell c has room for need[c] particles and slack; one component at a time changes place.
+
+        The store as a whole grows only if the slots there are do not suffice; else the spare ones are shared out evenly.
+        """
+        xp = self.backend.xp
+        slots = slots_for(need, xp)
+        total = int(slots.sum())
+        if total < self.slots:
+            slots += (self.slots - total) // self.n_cells
+        old_first, self.first = self.first, xp.zeros(self.n_cells + 1, np.int64)
+        xp.cumsum(slots, out=self.first[1:])
+        grown = max(self.slots, -(-total // 32) * 32)
+        for name in NAMES:
+            array = getattr(self, name)
+            if array is not None:
+                setattr(self, name, self._relocated(array, old_first, grown))
+
+    def _relocated(self, array, old_first, slots: int):
+        """``array`` (rows, slots) or (slots,) with the particles of each cell at their new places."""
+        xp, old = self.backend.xp, array.shape[-1]
+        rows = array if array.ndim == 2 else array[None]
+        if slots == old or rows.shape[0] == 1:
+            for k, row in enumerate(rows):
+                moved = xp.empty(slots, array.dtype)
+                self._relocate(row, moved, old_first, self.first)
+                if rows.shape[0] == 1:
+                    return moved.reshape(*array.shape[:-1], slots)
+                rows[k] = moved
+            return array
+        grown = xp.empty((rows.shape[0], slots), array.dtype)
+        for row, target in zip(rows, grown, strict=True):
+            self._relocate(row, target, old_first, self.first)
+        return grown
+
+    def _relocate(self, source, target, old_first, new_first) -> None:
+        item = "float" if source.dtype.itemsize == 4 else "double"
+        self.backend.launch("relocate.cu", "relocate", (-(-self.n_cells // 8), 1), 256,
+                            (source, target, old_first, new_first, self.count, self.n_cells), ITEM=item)
+
+    def _sort_by(self, to) -> None:
+        """Full stable sort: ``to`` (slots,) int32 holds the cell of each slot's particle, n_cells where there is none."""
+        xp = self.backend.xp
+        order = xp.argsort(to, kind="stable")[: self._n]
+        cell = to[order]
+        batch = {name: None if a is None else a[..., order] for name, a in ((m, getattr(self, m)) for m in NAMES)}
+        self.count = xp.zeros(self.n_cells, np.int32)
+        self.insert(cell, batch)
+
+    # -- moving ------------------------------------------------------------------------------------------------
+
+    def push(self, dt: float) -> None:
+        """Positions ``dt`` on at present velocities, wrapped, sorted."""
+        mover.advance(self, 0.0, dt)
+
+    def move(self, beta: float, dt: float, E_nodes, B_nodes):
+        """Kick by E^{n+θ} and B^n, push by ``dt``, wrap, sort.
+
+        beta : q Δt / 2m.  E_nodes, B_nodes : (3, *padded) with valid ghosts.
+        Returns ``sums`` of the new velocities (on the device); its first entry is NaN if a particle is no longer finite.
+        """
+        mover.advance(self, beta, dt, E_nodes, B_nodes)
+        return self.backend.sum_rows(self.backend.outbox.sums)
+
+    def move_plainly(self, beta: float, dt: float, E_nodes, B_nodes):
+        """What `move` does, by a push in place and a full sort: slower, with several times the memory; the check."""
+        to = mover.push_in_place(self, beta, dt, E_nodes, B_nodes)
+        self._sort_by(to)
+        return self.backend.sum_rows(self.backend.outbox.sums)
+
+    # -- looking -----------------------------------------------------------------------------------------------
+
+    def sums(self):
+        """[Σ w v²/2, Σ w v (3), Σ w], shape (5,) on the device, over all particles at their present velocities."""
+        rows = self.backend.xp.empty((self.n_cells, 5))
+        self.backend.launch("sums.cu", "sum_cells", (-(-self.n_cells // 8), 1), 256,
+                            (self.v, self.w, self.slots, self.first, self.count, self.n_cells, self.uniform_weight, rows),
+                            DIM=1, POS="float", WEIGHTS=self.macros["WEIGHTS"], IDS=0)
+        return self.backend.sum_rows(rows)
+
+    def deposit_moments(self):
+        """[Σ w W, Σ w v W (3), Σ w v_i v_j W (xx, xy, xz, yy, yz, zz)] / V at present x and v, (10, *padded).
+
+        What reaches ghost nodes is there, to be added to its owners.
+        """
+        out = self.backend.xp.zeros((10, *self.block.padded))
+        self._deposit(out, centres=0, span=self.block.order + 1)
+        return out
+
+    def deposit_centre_charge(self, out) -> None:
+        """out (*padded) += Σ w W_cic(x − x_centre) / V, ghost centres included."""
+        self._deposit(out, centres=1, span=4 - self.block.order)
+
+    def _deposit(self, out, centres: int, span: int) -> None:
+        """Add to ``out`` colour by colour: cells of one colour do not reach the same points."""
+        spans = tuple(min(span, n) for n in self.geometry)
+        macros = {**self.macros, "IDS": 0}
+        for colour in np.ndindex(spans):
+            cells = [-(-(n - c) // span) for n, c in zip(self.geometry, colour, strict=True)]
+            self.backend.launch(
+                "deposit.cu", "deposit_colour", (-(-int(np.prod(cells)) // 2), 1), 64,
+                (self.s, self.v, self.w, self.slots, self.first, self.count, out, *self.geometry, self.uniform_weight,
+                 1.0 / self.block.volume, *colour),
+                DIM=self.block.d, ORDER=self.block.order, CENTRES=centres, **macros)
+
+    def to_host(self) -> dict:
+        """Copies in stored order: cell (P,) int32, s (d, P), v (3, P), weight (P,) or float, id (P,) or None."""
+        xp, count = self.backend.xp, self.backend.to_host(self.count)
+        packed_first = xp.zeros(self.n_cells + 1, np.int64)
+        xp.cumsum(self.count, out=packed_first[1:])
+
+        def packed(row):
+            out = xp.empty(self._n, row.dtype)
+            self._relocate(row, out, self.first, packed_first)
+            return self.backend.to_host(out)
+
+        return {"cell": np.repeat(np.arange(self.n_cells, dtype=np.int32), count),
+                "s": np.stack([packed(row) for row in self.s]), "v": np.stack([packed(row) for row in self.v]),
+                "weight": self.weight if self.w is None else packed(self.w),
+                "id": None if self.id is None else packed(self.id)}

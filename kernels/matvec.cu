@@ -1,0 +1,108 @@
+// Product of the stored half stencil with a vector, alone or as part of the field operator.
+//
+// variants: DIM=1,2,3 ORDER=1,2 FORM=0,1,2
+//
+// FORM 0: scalar matrix, out_k = M x_k.  FORM 1: 3×3 matrix, out = M x.  FORM 2: out = x + κ ∇×∇×x + μ M x, the left side
+// of the field equation with κ = (θΔt)², μ = θΔt (Lapenta 2017, eq. 33).
+//
+// One thread owns one node: it reads its own half of the offsets, values[o][c][g], and the other half where it lies,
+// values[o][c][g - o], since M^{ij} is symmetric in space. Threads walk over the padded array from the first owned node
+// to the last, so that a warp's reads are contiguous; those on ghosts idle. The second read of a value comes less than a plane
+// (two for TSC) of nodes after the first and is served by the L2 cache.
+#include "cell.cuh"
+
+constexpr int WIDE = 2 * ORDER + 1;                                        // offsets along a dimension
+constexpr int ZERO = (DIM == 1 ? WIDE - 1 : DIM == 2 ? WIDE * WIDE - 1 : WIDE * WIDE * WIDE - 1) / 2;
+constexpr int COMPONENTS = FORM == 0 ? 1 : 9;
+
+// κ times the blocks of ∇×∇× between a node and its neighbour at offset d: component i couples to itself by
+// same[i][4|d_0| + 2|d_1| + |d_2|], and the components i < j to each other by sign(d_i d_j) mixed[i + j - 1][|d_k|] with k
+// the third one, zero unless d_i d_j ≠ 0.
+struct CurlCurl {
+    double same[3][8];
+    double mixed[3][2];
+};
+
+INLINE int magnitude(int a) { return a < 0 ? -a : a; }
+
+// y += κ (block of ∇×∇× at offset d) x; after inlining every index and sign is a constant.
+INLINE void add_curl_curl(const CurlCurl& c, const int d[3], const double x[3], double y[3]) {
+    const int corner = 4 * magnitude(d[0]) + 2 * magnitude(d[1]) + magnitude(d[2]);
+#pragma unroll
+    for (int i = 0; i < 3; ++i) y[i] = fma(c.same[i][corner], x[i], y[i]);
+#pragma unroll
+    for (int i = 0; i < 3; ++i)
+#pragma unroll
+        for (int j = i + 1; j < 3; ++j) {
+            if (d[i] * d[j] == 0) continue;
+            const double block = c.mixed[i + j - 1][magnitude(d[3 - i - j])];
+            y[i] = fma(d[i] * d[j] > 0 ? block : -block, x[j], y[i]);
+            y[j] = fma(d[i] * d[j] > 0 ? block : -block, x[i], y[j]);
+        }
+}
+
+// y += M_o(g) x(g + o), M the entries at `m`, one every `pitch`.
+INLINE void add_entries(const double* m, long long pitch, const double* x, double* y) {
+    if (FORM == 0) {
+        y[0] = fma(m[0], x[0], y[0]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 3; ++i)
+#pragma unroll
+            for (int j = 0; j < 3; ++j) y[i] = fma(m[(3 * i + j) * pitch], x[j], y[i]);
+    }
+}
+
+// values (offsets, COMPONENTS, *padded), x (components, *padded), out (components, *cells); blockIdx.y: vector k of FORM 0.
+extern "C" __global__ void __launch_bounds__(128)
+    matvec(const double* __restrict__ values, const double* __restrict__ x, double* __restrict__ out, int nx, int ny, int nz,
+           double mu, const CurlCurl curls) {
+    const Grid grid = {nx, ny, nz};
+    const long long sy = grid.stride_y(), sx = grid.stride_x(), nodes = grid.nodes();
+    const long long g = grid.first_node(0, 0, 0) + (ORDER - 1) * (1 + (DIM > 1 ? sy : 0) + (DIM > 2 ? sx : 0)) +
+                        blockIdx.x * 128LL + threadIdx.x;
+    const int iz = (int)(g % sy) - GHOSTS, iy = DIM > 1 ? (int)(g % sx / sy) - GHOSTS : 0;
+    const int ix = DIM > 2 ? (int)(g / sx) - GHOSTS : 0;
+    if (iz < 0 || iz >= nz || iy < 0 || iy >= ny || ix < 0 || ix >= nx) return;
+    constexpr int rows = FORM == 0 ? 1 : 3;
+    if (FORM == 0) {
+        x += blockIdx.y * nodes;
+        out += (long long)blockIdx.y * grid.ncells();
+    }
+    double response[rows] = {}, curl[3] = {}, here[rows], ahead[rows], behind[rows];
+    auto vector = [&](long long node, double* at) {
+#pragma unroll
+        for (int i = 0; i < rows; ++i) at[i] = x[i * nodes + node];
+    };
+    vector(g, here);
+    add_entries(values + g, nodes, here, response);
+    if constexpr (FORM == 2) {
+        const int d[3] = {0, 0, 0};
+        add_curl_curl(curls, d, here, curl);
+    }
+
+#pragma unroll
+    for (int o = 1; o <= ZERO; ++o) {
+        const int f = o + ZERO, dz = f % WIDE - ORDER;
+        const int dy = DIM > 1 ? f / WIDE % WIDE - ORDER : 0, dx = DIM > 2 ? f / (WIDE * WIDE) - ORDER : 0;
+        const long long step = dx * sx + dy * sy + dz;
+        const double* m = values + (long long)o * COMPONENTS * nodes + g;
+        vector(g + step, ahead);
+        vector(g - step, behind);
+        add_entries(m, nodes, ahead, response);
+        add_entries(m - step, nodes, behind, response);
+        if constexpr (FORM == 2) {
+            if (magnitude(dx) < 2 && magnitude(dy) < 2 && magnitude(dz) < 2) {
+                const int d[3] = {DIM == 3 ? dx : DIM == 2 ? dy : dz, DIM == 3 ? dy : DIM == 2 ? dz : 0, DIM == 3 ? dz : 0};
+                double both[3];
+#pragma unroll
+                for (int i = 0; i < 3; ++i) both[i] = ahead[i] + behind[i];
+                add_curl_curl(curls, d, both, curl);
+            }
+        }
+    }
+    const long long owned = ((long long)ix * ny + iy) * nz + iz;
+#pragma unroll
+    for (int i = 0; i < rows; ++i)
+        out[(long long)i * grid.ncells() + owned] = FORM == 2 ? here[i] + (curl[i] + mu * response[i]) : response[i];
+}

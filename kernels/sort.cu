@@ -1,0 +1,45 @@
+// The plain way beside the fused one: push in place with the new cell written down, then a full sort by cell.
+//
+// variants: DIM=1,2,3 ORDER=1,2 POS=float,double WEIGHTS=0,1 IDS=0 GATHER=float,double KICK=0,1
+//
+// One warp owns one cell, lane -> particle. The sort itself is a stable radix sort of the cell numbers, and one gather
+// an attribute (store.py).
+#include "push.cuh"
+
+// to : new cell of every slot; `nowhere` for slots that hold no particle. The other arguments are those of move_cells.
+extern "C" __global__ void __launch_bounds__(128)
+    push_in_place(POS* s, double* v, double* w, Word* id, long long pitch, const long long* first, const int* count, int* to,
+                  int nowhere, double* sums, int nx, int ny, int nz, const double* E, const double* B, double beta, double hx,
+                  double hy, double hz, double uniform) {
+    __shared__ Fields all[4];
+    __shared__ double scratch[4][3 * NODES];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, cell = blockIdx.x * 4 + warp;
+    const Grid grid = {nx, ny, nz};
+    if (cell >= grid.ncells()) return;
+    const double h[3] = {hx, hy, hz};
+    const Store store = {s, v, w, id, pitch};
+    Sums total;
+    if (KICK) gather_fields(E, B, grid, cell, beta, scratch[warp], all[warp], lane);
+    const long long base = first[cell];
+    const int n = count[cell], slots = (int)(first[cell + 1] - base);
+    for (int j = lane; j < slots; j += 32) {
+        to[base + j] = nowhere;
+        if (j >= n) continue;
+        Particle p;
+        load(store, base + j, p);
+        if (KICK) kick(all[warp], p);
+        push(h, p);
+        bool far, lost;
+        bin_of(p.s, far, lost);
+        if (KICK) total.add(p, uniform, lost);
+        int step[DIM];
+#pragma unroll
+        for (int k = 0; k < DIM; ++k) {
+            step[k] = lost ? 0 : (int)floor((double)p.s[k] + 0.5);
+            p.s[k] = (POS)((double)p.s[k] - step[k]);
+        }
+        save(store, base + j, p);
+        to[base + j] = wandered(grid, cell, step);
+    }
+    if (KICK) total.write(sums, cell, lane);
+}

@@ -1,0 +1,57 @@
+"""The CUDA backend as tests use it: on a GPU, or its kernels run on the host with NumPy in the place of CuPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from host_cuda import HostKernel
+
+from ecsim.backend import BackendError
+from ecsim.backend.cuda import CudaBackend
+
+
+class Poisoned:
+    """NumPy whose ``empty`` is full of NaN and −1, so that what is never written shows."""
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    @staticmethod
+    def empty(shape, dtype=np.float64):
+        a = np.empty(shape, dtype)
+        a.view(np.uint8)[...] = 0xFF
+        return a
+
+
+class HostCudaBackend(CudaBackend):
+    """The same Python, the same kernels, no GPU."""
+
+    def __init__(self) -> None:
+        self.xp = Poisoned()
+        self._begin()
+
+    def launch(self, file, name, grid, threads, arguments, **macros) -> None:
+        if grid[0] and grid[1]:
+            HostKernel(file, name, **macros)(grid, (threads,), arguments)
+
+    def to_host(self, a):
+        return np.asarray(a)
+
+    def from_host(self, a):
+        return np.asarray(a)
+
+    def synchronize(self) -> None:
+        pass
+
+
+DEVICES = ["host", pytest.param("cuda", marks=pytest.mark.cuda)]
+
+
+def backend_on(device: str) -> CudaBackend:
+    """The backend, or a skip that says why there is none."""
+    if device == "host":
+        return HostCudaBackend()
+    try:
+        return CudaBackend()
+    except BackendError as error:
+        pytest.skip(str(error))
