@@ -14,12 +14,13 @@ constexpr int CORNER = YZ;
 constexpr int MOMENT_YZ = SUPPORT * SUPPORT - (ORDER == 2);  // of these the moments need the first 4, or 8 and number 8
 
 // Number of y^j z^k among the pairs.
-__device__ __forceinline__ int yz_number(int j, int k) {
-    constexpr unsigned char cic[9] = {0, 2, 5, 1, 3, 7, 4, 6, 8};
-    constexpr unsigned char tsc[25] = {0,  2,  5,  10, 17, 1,  3,  7,  12, 19, 4,  6,  8,
-                                       14, 21, 9,  11, 13, 15, 23, 16, 18, 20, 22, 24};
-    return ORDER == 1 ? cic[3 * j + k] : tsc[5 * j + k];
-}
+#if ORDER == 1
+__constant__ constexpr unsigned char YZ_NUMBER[9] = {0, 2, 5, 1, 3, 7, 4, 6, 8};
+#else
+__constant__ constexpr unsigned char YZ_NUMBER[25] = {0,  2,  5,  10, 17, 1,  3,  7,  12, 19, 4,  6,  8,
+                                                      14, 21, 9,  11, 13, 15, 23, 16, 18, 20, 22, 24};
+#endif
+__device__ __forceinline__ int yz_number(int j, int k) { return YZ_NUMBER[POWERS * j + k]; }
 
 constexpr int MASS = COMPONENTS == 9 ? X_POWERS * YZ * 8 : 0;     // components 0 ... 7; then the last (or only) one:
 constexpr int LAST = MASS, MOMENTS = LAST + X_POWERS * YZ;

@@ -45,7 +45,7 @@ INLINE void columns(const Stored& p, const GATHER* coef, REAL S[COMPONENTS], REA
         GATHER t[DIM], gathered[3];
         REAL b[3], v[3];
 #pragma unroll
-        for (int k = 0; k < DIM; ++k) t[k] = (GATHER)2 * (GATHER)p.s[k];
+        for (int k = 0; k < DIM; ++k) t[k] = (GATHER)((POS)2 * p.s[k]);
         field_at(coef, t, gathered);
 #pragma unroll
         for (int k = 0; k < 3; ++k) b[k] = (REAL)gathered[k], v[k] = (REAL)p.values[k];

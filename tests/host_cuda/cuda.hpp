@@ -18,6 +18,7 @@
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
 #define __restrict__
+#define __constant__ static
 
 using std::fma;
 using std::max;
