@@ -27,7 +27,7 @@ def shape_matrix(x, cells, width, shape):
     w = np.ones((len(x), 1))
     for k, n in enumerate(cells):
         wk = shape_1d(x[:, k], n, width[k], shape)
-        w = (w[:, :, None] * wk[:, None, :]).reshape(len(x), -1)
+        w = (w[:, :, None] * wk[:, None, :]).reshape(len(x), w.shape[1] * n)
     return w
 
 
