@@ -102,10 +102,12 @@ def order(path: Path) -> int:
 
 
 def keep(path: Path, name: str) -> str:
-    """Put a figure into the manual, with a palette to keep it small, and return the line that shows it."""
+    """Put a figure into the manual, line drawings with a palette to keep them small; returns the line that shows it."""
     target = DOCS / "images" / f"{name}-{kind(path)}.png"
     target.parent.mkdir(parents=True, exist_ok=True)
-    Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
+    picture = Image.open(path).convert("RGB")
+    lines_only = kind(path) != "fields"
+    (picture.quantize(256, dither=Image.Dither.NONE) if lines_only else picture).save(target, optimize=True)
     return f"![{ALT[kind(path)]}](../images/{target.name})\n"
 
 
