@@ -22,7 +22,7 @@ def _library(file: str, macros: tuple) -> ctypes.CDLL:
     source = re.sub(r"extern __shared__ .*?char (\w+)\[\];", r"char* \1 = host::dynamic_shared();", source)
     names = re.findall(r"extern \"C\" __global__ void (?:__launch_bounds__\([^{;]*?\))?\s+(\w+)\(", source)
     entries = "".join(f'extern "C" void run_{n}(const unsigned* sizes, std::size_t shared, void** arguments) '
-                      f"{{ host::launch({n}, sizes, shared, arguments); }}\n" for n in names)
+                      f"{{ host::launch({n}, sizes, shared, arguments); }}\n" for n in dict.fromkeys(names))
     where = Path(mkdtemp(prefix="ecsim-host-cuda-"))
     (where / "kernel.cpp").write_text(f'#include "cuda.hpp"\n{source}\n{entries}')
     command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-Wno-unknown-pragmas", f"-I{HERE}",
