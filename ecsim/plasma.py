@@ -88,9 +88,9 @@ class Plasma:
 
     def energies(self) -> dict:
         """Energies over all ranks at time nΔt: electric, magnetic, kinetic (per species name) and total."""
-        xp, volume, total = self.backend.xp, self.block.volume, self.halo.sum
-        electric = float(total(field_energy(self.E[self.owned], volume, xp)))
-        magnetic = float(total(field_energy(self.B[self.owned], volume, xp)))
+        volume, total = self.block.volume, self.halo.sum
+        electric = float(total(field_energy(self.E[self.owned], volume)))
+        magnetic = float(total(field_energy(self.B[self.owned], volume)))
         kinetic = {s.name: float(total(self.backend.to_host(s.sums)[0])) / s.charge_to_mass for s in self.species}
         return {"electric": electric, "magnetic": magnetic, "kinetic": kinetic,
                 "total": electric + magnetic + sum(kinetic.values())}
