@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+SATURATING = np.log(30.0)
+
 
 class Growth(NamedTuple):
     """An exponential fitted to a history: a ∝ exp(rate·t) for ``start`` ≤ t ≤ ``stop``.
@@ -40,7 +42,8 @@ def fit_growth(time: np.ndarray, amplitude: np.ndarray, start: float | None = No
     """Fit an exponential to a positive history, by least squares of its logarithm.
 
     Without ``start`` and ``stop`` the window is found: from the last time before saturation (the largest value) at
-    which the logarithm was in the lowest third of its rise, to the first at which it reached the uppermost fifth.
+    which the logarithm was in the lowest third of its rise, to the first at which it came within a factor 30 of
+    saturation, or into the uppermost third of its rise if that is nearer.
 
     Raises ValueError if fewer than three positive values lie in the window.
     """
@@ -60,12 +63,12 @@ def fit_growth(time: np.ndarray, amplitude: np.ndarray, start: float | None = No
 
 
 def _window(time: np.ndarray, logarithm: np.ndarray) -> tuple[float, float]:
-    """Times between which the logarithm climbs from one third to four fifths of its rise."""
+    """Times between which the logarithm has left the noise and does not yet saturate."""
     if len(time) < 3:
         return 0.0, 0.0
     top = int(np.argmax(logarithm))
     rise = logarithm[: top + 1]
     low, high = rise.min(), rise.max()
     first = np.flatnonzero(rise <= low + (high - low) / 3)[-1]
-    last = first + np.flatnonzero(rise[first:] >= high - (high - low) / 5)[0]
+    last = first + np.flatnonzero(rise[first:] >= high - min(SATURATING, (high - low) / 3))[0]
     return float(time[first]), float(time[last])
