@@ -19,7 +19,7 @@ from ecsim.particles.random import (
     words_of,
 )
 
-_TEN, _TWENTY, _ELEVEN, _32 = np.uint32(10), np.uint32(20), np.uint64(11), np.uint64(32)
+_TEN, _TWENTY = np.uint32(10), np.uint32(20)
 
 
 @njit(cache=True, nogil=True)
@@ -55,22 +55,29 @@ def random(seed, species, flat, per_cell, choice, z):
 
 
 @njit(cache=True, nogil=True)
-def quiet(seed, species, flat, per_cell, points, choice, z):
-    """Low-discrepancy deviates ``z`` (3, P) in pairs ±z and ``choice`` (P,) equal within a pair.
-
-    ``points`` (4, pairs) uint64 are fractions of 2⁶⁴. In every cell they are shifted, modulo 1, by a random
-    vector of the cell, so that cells differ and every single deviate is normal; an odd last particle has no
-    partner.
-    """
+def quiet_choices(seed, species, flat, points, choice):
+    """Uniform ``choice`` (P,) of low discrepancy: ``points`` (per_cell,) shifted, modulo 1, at random in a cell."""
+    per_cell = points.size
     for c in range(flat.size):
-        shifts = words_of(seed, species, flat[c], 0, SHIFT_DRAW)
+        shift = unit32(words_of(seed, species, flat[c], 0, SHIFT_DRAW)[3])
         for i in range(per_cell):
-            p = c * per_cell + i
-            sign = 1.0 - 2.0 * (i % 2)
-            z[0, p] = sign * normal_quantile(_shifted(points[0, i // 2], shifts[0]))
-            z[1, p] = sign * normal_quantile(_shifted(points[1, i // 2], shifts[1]))
-            z[2, p] = sign * normal_quantile(_shifted(points[2, i // 2], shifts[2]))
-            choice[p] = _shifted(points[3, i // 2], shifts[3])
+            choice[c * per_cell + i] = (points[i] + shift) % 1.0
+
+
+@njit(cache=True, nogil=True)
+def quantiles(u):
+    """Normal quantiles of the numbers ``u`` (n,) inside (0, 1)."""
+    z = np.empty(u.size)
+    for i in range(u.size):
+        z[i] = normal_quantile(u[i])
+    return z
+
+
+@njit(cache=True)
+def shift_of(seed, species):
+    """The random shift (3,) in (0, 1) of a species' quiet velocities."""
+    a, b, c, _ = words_of(seed, species, 0, 0, SHIFT_DRAW)
+    return np.array([unit32(a), unit32(b), unit32(c)])
 
 
 @njit(cache=True, nogil=True)
@@ -93,13 +100,6 @@ def mix(densities, choice, drifts, spreads, z):
         for k in range(3):
             z[k, p] = drifts[number, k] + spreads[number, k] * z[k, p]
     return total
-
-
-@njit(cache=True, inline="always")
-def _shifted(point, shift):
-    """A point (of 2⁶⁴) plus a shift (of 2³²) modulo 1, as a number inside (0, 1)."""
-    word = point + (np.uint64(shift) << _32)
-    return (np.float64(word >> _ELEVEN) + 0.5) * 2.0**-53
 
 
 @njit(cache=True, nogil=True)

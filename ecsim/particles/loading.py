@@ -9,11 +9,8 @@ and every particle exists once.
 Two starts:
 
 ``random``  positions uniform in the cell, velocities independent normal draws.
-``quiet``   positions on a lattice of n₁×n₂×n₃ points in the cell, so the charge density has no noise at all;
-            velocities from bit-reversed numbers (the Halton sequence) through the inverse normal distribution
-            function, shifted by a random vector per cell, and in pairs ±v of neighbouring lattice points, so
-            that the mean velocity of a cell is its drift to rounding and its temperature scatters far less
-            than 1/√N (Birdsall & Langdon 1985, "Plasma Physics via Computer Simulation", ch. 16).
+``quiet``   the same lattice of positions and the same velocities in every cell (see `quiet`): no noise at all in
+            charge and current, until the beams of equal velocities recur after 2π/(k δv).
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from itertools import islice
 import numpy as np
 
 from ecsim.grid import Block, Grid
-from ecsim.particles import draws
+from ecsim.particles import draws, quiet
 from ecsim.particles.recipe import Population, Recipe, count_per_cell, lattice
 
 __all__ = ["Chunk", "Population", "Recipe", "load"]
@@ -90,8 +87,9 @@ class _Loader:
         self.per_cell = count_per_cell(particles_per_cell)
         self.sites = np.zeros((block.d, 0))
         if start == "quiet":
-            self.sites = _lattice_sites(lattice(particles_per_cell, block.d))
-            self.points = _halton_points((self.per_cell + 1) // 2)
+            self.sites = quiet.positions(lattice(particles_per_cell, block.d))
+            self.deviates = quiet.deviates(draws.shift_of(self.seed, species), self.per_cell, recipe.is_warm)
+            self.points = np.repeat(quiet.halton(7, (self.per_cell + 1) // 2), 2)[: self.per_cell]
         self.first, self.extent = _geometric_cells(block)
         self.n_cells = math.prod(self.extent)
         self.weight_scale = recipe.charge * block.volume / self.per_cell
@@ -119,8 +117,8 @@ class _Loader:
         n = flat.size * self.per_cell
         fraction, choice, z = np.empty((self.block.d, n)), np.empty(n), np.empty((3, n))
         if self.sites.size:
-            fraction[:] = np.tile(self.sites, flat.size)
-            draws.quiet(self.seed, self.species, flat, self.per_cell, self.points, choice, z)
+            fraction[:], z[:] = np.tile(self.sites, flat.size), np.tile(self.deviates, flat.size)
+            draws.quiet_choices(self.seed, self.species, flat, self.points, choice)
         else:
             like = self.species if self.recipe.positions_of is None else self.recipe.positions_of
             draws.uniform_positions(self.seed, like, flat, self.per_cell, fraction)
@@ -152,27 +150,6 @@ def _geometric_cells(block: Block):
         tuple(o - cut for o, cut in zip(block.origin, split, strict=True)),
         tuple(n + cut for n, cut in zip(block.cells, split, strict=True)),
     )
-
-
-def _lattice_sites(counts: tuple[int, ...]) -> np.ndarray:
-    """Fractions (d, ΠN) of the lattice points of a cell, the last dimension fastest."""
-    axes = [(np.arange(n) + 0.5) / n for n in counts]
-    return np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")])
-
-
-def _halton_points(count: int) -> np.ndarray:
-    """The first points (4, count) of the Halton sequence, as uint64 fractions of 2⁶⁴.
-
-    Component c has the digits of 0, 1, 2, … in base 2, 3, 5, 7 mirrored at the radix point: bit-reversed
-    numbers and their kin.
-    """
-    points = np.zeros((4, count))
-    for row, base in zip(points, (2, 3, 5, 7), strict=True):
-        left, digit = np.arange(count), 1.0 / base
-        while left.any():
-            row += digit * (left % base)
-            left, digit = left // base, digit / base
-    return (points * 2.0**64).astype(np.uint64)
 
 
 def _velocities(populations, x, choice, z):

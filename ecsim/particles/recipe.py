@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+LEAST_QUIET = 8
+"""Fewest particles per cell of a warm quiet start: four pairs ±v, to span three directions."""
+
 Profile = Callable[[np.ndarray], np.ndarray]
 """A function of positions ``x`` of shape (d, P) in c/ω_pi."""
 
@@ -45,6 +48,11 @@ class Recipe:
     def __post_init__(self) -> None:
         if len(self.populations) > 1 and any(callable(p.drift) for p in self.populations):
             raise ValueError("only a species of a single population may have a drift that varies in space")
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether any particle has a thermal velocity."""
+        return any(any(p.thermal_velocity) for p in self.populations)
 
     def uniform_weight(self, volume: float, per_cell: int) -> float | None:
         """The macro-charge all particles share, or None where the density varies in space."""

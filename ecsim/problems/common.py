@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ecsim.grid import Block
-from ecsim.particles.recipe import Population, Profile, Recipe, lattice
+from ecsim.particles.recipe import LEAST_QUIET, Population, Profile, Recipe, lattice
 
 AXES = "xyz"
 
@@ -82,15 +82,18 @@ def uniform_reference(deck, default_density: float = 1.0) -> dict[str, dict[str,
     }
 
 
-def lattice_faults(deck) -> list[tuple[str, str]]:
-    """Species whose quiet start has no lattice."""
+def lattice_faults(deck, warm: bool = False) -> list[tuple[str, str]]:
+    """Species whose quiet start has no lattice, or too few particles for a temperature."""
     found = []
     for s in deck.species:
         if s.start == "quiet":
+            key = f"species.{s.name}.particles_per_cell"
             try:
                 lattice(s.particles_per_cell, len(deck.grid.cells))
             except ValueError as error:
-                found.append((f"species.{s.name}.particles_per_cell", str(error)))
+                found.append((key, str(error)))
+            if s.per_cell < LEAST_QUIET and (warm or any(thermal_velocity(s))):
+                found.append((key, f"must be at least {LEAST_QUIET} for a warm quiet start"))
     return found
 
 

@@ -77,7 +77,7 @@ def faults(deck) -> list[tuple[str, str]]:
         found.append(("problem.normal", f"must be an active dimension, one of {', '.join(common.AXES[:d])}"))
     elif p.perturbation and p.along >= d:
         found.append(("problem.perturbation", f"must be 0 where {common.AXES[p.along]} is not active"))
-    return found + common.lattice_faults(deck)
+    return found + common.lattice_faults(deck, warm=True)
 
 
 def sheets(deck) -> tuple[float, float]:
