@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(128)
                         blockIdx.x * 128LL + threadIdx.x;
     const int iz = (int)(g % sy) - GHOSTS, iy = DIM > 1 ? (int)(g % sx / sy) - GHOSTS : 0;
     const int ix = DIM > 2 ? (int)(g / sx) - GHOSTS : 0;
-    if (iz < 0 || iz >= nz || iy < 0 || iy >= ny || ix < 0 || ix >= nx) return;
+    if (g >= nodes || iz < 0 || iz >= nz || iy < 0 || iy >= ny || ix < 0 || ix >= nx) return;
     constexpr int rows = FORM == 0 ? 1 : 3;
     if (FORM == 0) {
         x += blockIdx.y * nodes;

@@ -6,11 +6,11 @@
 // an attribute (store.py).
 #include "push.cuh"
 
-// to : new cell of every slot; `nowhere` for slots that hold no particle. The other arguments are those of move_cells.
+// to : new cell of every slot that holds a particle; others are left alone. The other arguments are those of move_cells.
 extern "C" __global__ void __launch_bounds__(128)
     push_in_place(POS* s, double* v, double* w, Word* id, long long pitch, const long long* first, const int* count, int* to,
-                  int nowhere, double* sums, int nx, int ny, int nz, const double* E, const double* B, double beta, double hx,
-                  double hy, double hz, double uniform) {
+                  double* sums, int nx, int ny, int nz, const double* E, const double* B, double beta, double hx, double hy,
+                  double hz, double uniform) {
     __shared__ Fields all[4];
     __shared__ double scratch[4][3 * NODES];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, cell = blockIdx.x * 4 + warp;
@@ -21,10 +21,7 @@ extern "C" __global__ void __launch_bounds__(128)
     Sums total;
     if (KICK) gather_fields(E, B, grid, cell, beta, scratch[warp], all[warp], lane);
     const long long base = first[cell];
-    const int n = count[cell], slots = (int)(first[cell + 1] - base);
-    for (int j = lane; j < slots; j += 32) {
-        to[base + j] = nowhere;
-        if (j >= n) continue;
+    for (int j = lane; j < count[cell]; j += 32) {
         Particle p;
         load(store, base + j, p);
         if (KICK) kick(all[warp], p);

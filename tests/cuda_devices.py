@@ -55,3 +55,10 @@ def backend_on(device: str) -> CudaBackend:
         return CudaBackend()
     except BackendError as error:
         pytest.skip(str(error))
+
+
+def fresh_random() -> np.random.Generator:
+    """Other numbers every time; pytest shows the seed of a test that fails."""
+    seed = np.random.SeedSequence().entropy
+    print(f"np.random.default_rng({seed})")
+    return np.random.default_rng(seed)

@@ -20,8 +20,8 @@ def _cupy():
     try:
         import cupy
     except ImportError as error:
-        raise BackendError(f"device 'cuda' needs CuPy, which cannot be imported ({error}); install the extra 'cuda12' or "
-                           "'cuda13', or ask for device 'cpu'") from error
+        raise BackendError(f"device 'cuda' needs CuPy, which cannot be imported ({error}); install the extra 'cuda12' "
+                           "or 'cuda13', or ask for device 'cpu'") from error
     return cupy
 
 
@@ -30,7 +30,8 @@ def _usable_device(cupy, device: int) -> None:
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise BackendError(f"device 'cuda' needs an NVIDIA GPU and its driver: {error}; ask for device 'cpu'") from error
+        raise BackendError(f"device 'cuda' needs an NVIDIA GPU and its driver ({error}); or ask for device 'cpu'"
+                           ) from error
     if not 0 <= device < count:
         raise BackendError(f"CUDA device {device} is not there; {count} found, numbered from 0")
     properties = cupy.cuda.runtime.getDeviceProperties(device)

@@ -21,7 +21,7 @@ def right_aligned(cells) -> tuple[int, ...]:
 def curl_curl_blocks(spacing, factor: float) -> np.ndarray:
     """The blocks of factor·∇×∇× between neighbouring nodes, by value for kernels/matvec.cu.
 
-    Along each dimension the operators are [¼ ½ ¼] (average), [1 −2 1]/Δ² and [−½ 0 ½]/Δ; missing ones are [0 1 0] and 0.
+    Along each dimension the operators are [¼ ½ ¼] (mean), [1 −2 1]/Δ² and [−½ 0 ½]/Δ; missing ones are [0 1 0] and 0.
     Source: ∇×∇× = ∇∇· − ∇² on the staggered grid, Lapenta 2017, eqs. 20 to 24.
     """
     d = len(spacing)

@@ -1,10 +1,10 @@
 """Kick, push and sort in one pass over the cells, and what to do when a cell or the outbox runs full.
 
-Two kernels do the work (kernels/move.cu, kernels/move_arrivals.cu): every cell keeps those that stay, compacted, and puts
-those that leave into an outbox; then every cell collects what its neighbours sent it. The host looks at five counters
-once a move. Nothing is ever lost: a full outbox leaves particles unbinned in their cells, a full cell leaves its arrivals
-in the outbox, and both are finished after the outbox or the store has grown. Particles that cross more than one cell
-stay in the outbox and go through the plain insertion, in the order of the cells they come from.
+Two kernels do the work (kernels/move.cu, kernels/move_arrivals.cu): every cell keeps those that stay, compacted, and
+puts those that leave into an outbox; then every cell collects what its neighbours sent it. The host looks at five
+counters once a move. Nothing is ever lost: a full outbox leaves particles unbinned in their cells, a full cell leaves
+its arrivals in the outbox, and both are finished after the outbox or the store has grown. Particles that cross more
+than one cell stay in the outbox and go through the plain insertion, in the order of the cells they come from.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS = range(5)  # enum Statu
 STAGE = 128                                 # leavers a cell stages before it writes a run, kernels/outbox.cuh
 LEAST_IN_FULL_RUN = STAGE - 64              # a run is written early only where fewer than 64 places are left
 HEAD_BYTES = 64
-FRACTION = 0.125                            # share of its particles that a species may send before the outbox grows
+FRACTION, LEAST_RECORDS = 0.125, 1024       # share of its particles that a species may send before the outbox grows
 CELLS_PER_BLOCK = 4
 
 
@@ -79,11 +79,11 @@ class Outbox:
 def advance(store, beta: float, dt: float, E_nodes=None, B_nodes=None) -> None:
     """Kick (where fields are given) and push all particles of ``store`` and bring every one to its cell.
 
-    The sums of the new velocities are left in the outbox, a row a cell. Raises nothing for particles that are not finite:
-    they stay in their cell and make the energy NaN.
+    The sums of the new velocities are left in the outbox, a row a cell. Particles that are not finite stay in their
+    cell and make the energy NaN.
     """
     backend, outbox = store.backend, store.backend.outbox
-    outbox.reserve(store.n_cells, max(int(FRACTION * store.n), 1024), store.record_words)
+    outbox.reserve(store.n_cells, max(int(FRACTION * store.n), LEAST_RECORDS), store.record_words)
     _move_cells(store, beta, dt, E_nodes, B_nodes)
     _append_arrivals(store)
     status = backend.to_host(outbox.status)
@@ -141,10 +141,10 @@ def push_in_place(store, beta: float, dt: float, E_nodes=None, B_nodes=None):
     """The plain way: push where they are; returns the new cell of every slot, n_cells for slots without a particle."""
     outbox, kick = store.backend.outbox, int(E_nodes is not None)
     outbox.reserve(store.n_cells, 0, store.record_words)
-    to = store.backend.xp.empty(store.slots, np.int32)
+    to = store.backend.xp.full(store.slots, store.n_cells, np.int32)
     store.backend.launch(
         "sort.cu", "push_in_place", (_blocks(store), 1), 32 * CELLS_PER_BLOCK,
-        (*store.pointers, store.first, store.count, to, store.n_cells, outbox.sums, *store.geometry, E_nodes, B_nodes,
+        (*store.pointers, store.first, store.count, to, outbox.sums, *store.geometry, E_nodes, B_nodes,
          float(beta), *store.steps(dt), store.uniform_weight),
         DIM=store.block.d, ORDER=store.block.order, KICK=kick, GATHER=store.gather_type, **store.macros)
     return to

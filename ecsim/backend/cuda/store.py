@@ -177,9 +177,9 @@ class CudaParticleStore:
     # -- layout ------------------------------------------------------------------------------------------------
 
     def make_room(self, need) -> None:
-        """A new layout in which cell c has room for need[c] particles and slack; one component at a time changes place.
+        """A new layout in which cell c has room for need[c] particles and slack; one component at a time moves.
 
-        The store as a whole grows only if the slots there are do not suffice; else the spare ones are shared out evenly.
+        The store as a whole grows only if its slots do not suffice; else the spare ones are shared out evenly.
         """
         xp = self.backend.xp
         slots = slots_for(need, xp)
@@ -187,7 +187,7 @@ class CudaParticleStore:
         if total < self.slots:
             slots += (self.slots - total) // self.n_cells
         old_first, self.first = self.first, xp.zeros(self.n_cells + 1, np.int64)
-        xp.cumsum(slots, out=self.first[1:])
+        self.first[1:] = xp.cumsum(slots)
         grown = max(self.slots, -(-total // 32) * 32)
         for name in NAMES:
             array = getattr(self, name)
@@ -217,7 +217,7 @@ class CudaParticleStore:
                             (source, target, old_first, new_first, self.count, self.n_cells), ITEM=item)
 
     def _sort_by(self, to) -> None:
-        """Full stable sort: ``to`` (slots,) int32 holds the cell of each slot's particle, n_cells where there is none."""
+        """Full stable sort by ``to`` (slots,) int32, the cell of each slot's particle, n_cells where there is none."""
         xp = self.backend.xp
         order = xp.argsort(to, kind="stable")[: self._n]
         cell = to[order]
@@ -235,7 +235,7 @@ class CudaParticleStore:
         """Kick by E^{n+θ} and B^n, push by ``dt``, wrap, sort.
 
         beta : q Δt / 2m.  E_nodes, B_nodes : (3, *padded) with valid ghosts.
-        Returns ``sums`` of the new velocities (on the device); its first entry is NaN if a particle is no longer finite.
+        Returns ``sums`` of the new velocities, on the device; the first is NaN if a particle is no longer finite.
         """
         mover.advance(self, beta, dt, E_nodes, B_nodes)
         return self.backend.sum_rows(self.backend.outbox.sums)
@@ -251,9 +251,10 @@ class CudaParticleStore:
     def sums(self):
         """[Σ w v²/2, Σ w v (3), Σ w], shape (5,) on the device, over all particles at their present velocities."""
         rows = self.backend.xp.empty((self.n_cells, 5))
-        self.backend.launch("sums.cu", "sum_cells", (-(-self.n_cells // 8), 1), 256,
-                            (self.v, self.w, self.slots, self.first, self.count, self.n_cells, self.uniform_weight, rows),
-                            DIM=1, POS="float", WEIGHTS=self.macros["WEIGHTS"], IDS=0)
+        self.backend.launch(
+            "sums.cu", "sum_cells", (-(-self.n_cells // 8), 1), 256,
+            (self.v, self.w, self.slots, self.first, self.count, self.n_cells, self.uniform_weight, rows),
+            DIM=1, POS="float", WEIGHTS=self.macros["WEIGHTS"], IDS=0)
         return self.backend.sum_rows(rows)
 
     def deposit_moments(self):
@@ -285,7 +286,7 @@ class CudaParticleStore:
         """Copies in stored order: cell (P,) int32, s (d, P), v (3, P), weight (P,) or float, id (P,) or None."""
         xp, count = self.backend.xp, self.backend.to_host(self.count)
         packed_first = xp.zeros(self.n_cells + 1, np.int64)
-        xp.cumsum(self.count, out=packed_first[1:])
+        packed_first[1:] = xp.cumsum(self.count, dtype=np.int64)
 
         def packed(row):
             out = xp.empty(self._n, row.dtype)
