@@ -89,7 +89,7 @@ class _Loader:
         if start == "quiet":
             self.sites = quiet.positions(lattice(particles_per_cell, block.d))
             self.deviates = quiet.deviates(draws.shift_of(self.seed, species), self.per_cell, recipe.is_warm)
-            self.points = np.repeat(quiet.halton(7, (self.per_cell + 1) // 2), 2)[: self.per_cell]
+            self.points = quiet.choices(self.per_cell)
         self.first, self.extent = _geometric_cells(block)
         self.n_cells = math.prod(self.extent)
         self.weight_scale = recipe.charge * block.volume / self.per_cell

@@ -43,6 +43,11 @@ def deviates(shift: np.ndarray, count: int, warm: bool = True) -> np.ndarray:
     return np.linalg.solve(np.linalg.cholesky(z @ z.T / count), z)
 
 
+def choices(count: int) -> np.ndarray:
+    """Evenly spread numbers (count,) in [0, 1), equal within a pair: multiples of the golden ratio."""
+    return np.repeat(np.arange((count + 1) // 2) * (0.5 * (5.0**0.5 - 1.0)) % 1.0, 2)[:count]
+
+
 def halton(base: int, count: int) -> np.ndarray:
     """The numbers (count,) whose digits in ``base`` are those of 0, 1, 2, … mirrored at the radix point."""
     left, digit, points = np.arange(count), 1.0 / base, np.zeros(count)
