@@ -32,12 +32,14 @@ def test_overwriting_removes_only_what_a_run_makes(tmp_path):
     run = create_run_directory(tmp_path / "run", "x = 1\n")
     EnergyFile(run / "energies.h5", species=["e"], attributes={}).close()
     (run / "fields").mkdir()
-    ours = ("fields/fields_000001.h5", "fields/.fields_000002.h5.part")
-    for name in (*ours, "fields/fields_mine.h5", "notes.txt"):
+    (run / "figures").mkdir()
+    ours = ("fields/fields_000001.h5", "fields/.fields_000002.h5.part", "figures/energy.png",
+            "figures/fields_000001.pdf")
+    for name in (*ours, "fields/fields_mine.h5", "figures/mine.png", "notes.txt"):
         (run / name).write_text("x")
     create_run_directory(run, "x = 2\n", overwrite=True)
     left = {str(p.relative_to(run)) for p in run.rglob("*") if p.is_file()}
-    assert left == {"deck.toml", "fields/fields_mine.h5", "notes.txt"}
+    assert left == {"deck.toml", "fields/fields_mine.h5", "figures/mine.png", "notes.txt"}
     assert "x = 2" in read_deck_text(run)
 
 

@@ -1,7 +1,8 @@
 """The directory that a run writes into, and the promise never to destroy anything else.
 
-A run directory holds ``deck.toml`` (the resolved deck, written first), ``energies.h5`` and ``fields/``. It
-counts as one if ``deck.toml`` begins with `DECK_HEADER` or ``energies.h5`` was written by ecsim.
+A run directory holds ``deck.toml`` (the resolved deck, written first), ``energies.h5``, ``fields/`` and the
+``figures/`` drawn from them. It counts as one if ``deck.toml`` begins with `DECK_HEADER` or ``energies.h5`` was
+written by ecsim.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ DECK_HEADER = "# ecsim: the resolved deck of this run\n"
 ENERGIES = "energies.h5"
 DECK = "deck.toml"
 FIELDS = "fields"
-OURS = (DECK, ENERGIES, f".{ENERGIES}.part", f"{FIELDS}/fields_[0-9]*.h5", f"{FIELDS}/.fields_[0-9]*.h5.part")
+FIGURES = "figures"
+OURS = (
+    DECK, ENERGIES, f".{ENERGIES}.part", f"{FIELDS}/fields_[0-9]*.h5", f"{FIELDS}/.fields_[0-9]*.h5.part",
+    *(f"{FIGURES}/{name}.{end}" for name in ("energy", "growth", "fields_[0-9]*") for end in ("png", "pdf")),
+)
 
 
 class RunDirectoryError(OSError):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ecsim.output.rundir import FIGURES
 from ecsim.plot import energy, fields, growth
 from ecsim.plot.source import Run
 from ecsim.plot.style import NothingToDraw, PlotError, figure, save
@@ -42,7 +43,7 @@ def plot_run(run_directory: str | os.PathLike[str], kinds: Sequence[str] | None 
         if unknown:
             raise PlotError(f"unknown {what} of figure {', '.join(unknown)}; one of {', '.join(allowed)} is allowed")
     run = Run(run_directory)
-    target = Path(output) if output is not None else run.directory / "figures"
+    target = Path(output) if output is not None else run.directory / FIGURES
     written, reasons = [], []
     for kind in kinds or KINDS:
         try:

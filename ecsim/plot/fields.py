@@ -191,6 +191,8 @@ def _draw_lines(run: Run, snapshot: Snapshot, axis: int):
     vectors = [name for name in ("E", "B", "J") if name in meshes and meshes[name].values.any()]
     densities = [name for name in meshes if name.startswith("rho_")]
     rows = len(vectors) + bool(densities)
+    if not rows:
+        raise NothingToDraw(f"all fields of step {snapshot.step} are zero")
     index: list = [0] * d
     index[axis] = slice(None)
     with figure(1.5 * rows + 0.6) as drawing:
