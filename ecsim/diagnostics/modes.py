@@ -42,8 +42,8 @@ def fit_growth(time: np.ndarray, amplitude: np.ndarray, start: float | None = No
     """Fit an exponential to a positive history, by least squares of its logarithm.
 
     Without ``start`` and ``stop`` the window is found: from the last time before saturation (the largest value) at
-    which the logarithm was in the lowest third of its rise, to the first at which it came within a factor 30 of
-    saturation, or into the uppermost third of its rise if that is nearer.
+    which the logarithm was in the lower half of its rise, to the first at which it came within a factor 30 of
+    saturation, or into the uppermost quarter of its rise if that is nearer.
 
     Raises ValueError if fewer than three positive values lie in the window.
     """
@@ -69,6 +69,6 @@ def _window(time: np.ndarray, logarithm: np.ndarray) -> tuple[float, float]:
     top = int(np.argmax(logarithm))
     rise = logarithm[: top + 1]
     low, high = rise.min(), rise.max()
-    first = np.flatnonzero(rise <= low + (high - low) / 3)[-1]
-    last = first + np.flatnonzero(rise[first:] >= high - min(SATURATING, (high - low) / 3))[0]
+    first = np.flatnonzero(rise <= low + (high - low) / 2)[-1]
+    last = first + np.flatnonzero(rise[first:] >= high - min(SATURATING, (high - low) / 4))[0]
     return float(time[first]), float(time[last])

@@ -100,7 +100,8 @@ def write_fields(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with h5py.File(part, "w", libver=VERSION_BOUNDS, locking="best-effort") as file:
-            reserve(part, sum(np.asarray(mesh.values).size for mesh in fields.values()) * 8 + OVERHEAD)
+            values = sum(np.size(mesh.values) for mesh in fields.values())
+            reserve(part, values * np.dtype(precision).itemsize + OVERHEAD)
             _write_root(file, step, time, dt, omega_pi, attributes or {})
             meshes = file.create_group(f"data/{step}/meshes")
             _set(meshes, {**MESHES_ATTRIBUTES, **dict.fromkeys(("fieldBoundary", "particleBoundary"),
