@@ -7,7 +7,6 @@ Heavy imports wait until a command needs them, so that ``--help`` and ``check`` 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import sys
@@ -16,26 +15,23 @@ from pathlib import Path
 
 from ecsim.deck import Deck, DeckError, load_deck, shipped_decks
 from ecsim.deck.faults import hint
-
-BAD_INPUT, FAILED, INTERRUPTED = 2, 3, 130
-
-
-class UsageError(Exception):
-    """Something asked for on the command line cannot be done; the message says what and why."""
+from ecsim.exits import BAD_INPUT, INTERRUPTED, CommandError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors are one message on stderr."""
     options = _parser().parse_args(arguments)
     try:
-        return options.command(options)
-    except (DeckError, UsageError) as error:
+        options.command(options)
+    except DeckError as error:
         return _fail(error, BAD_INPUT)
+    except CommandError as error:
+        return _fail(error, error.code)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    return 0
 
 
 def _fail(error: object, code: int) -> int:
@@ -70,6 +66,14 @@ def _parser() -> argparse.ArgumentParser:
 
     info = commands.add_parser("info", help="show versions, devices, threads and MPI")
     info.set_defaults(command=info_command)
+
+    plot = commands.add_parser("plot", help="draw the figures of runs, finished or still going on")
+    plot.add_argument("runs", metavar="RUN", nargs="+", help="run directory")
+    plot.add_argument("--kind", action="append", metavar="KIND", help="energy, fields or growth (default: all it can)")
+    plot.add_argument("-o", "--output", metavar="DIR", help="where to put the figures (default: RUN/figures)")
+    plot.add_argument("--format", default="png", metavar="FORMAT", help="png (default) or pdf")
+    plot.add_argument("--every-snapshot", action="store_true", help="draw every field snapshot, not the last only")
+    plot.set_defaults(command=plot_command)
     return parser
 
 
@@ -99,30 +103,28 @@ def _deck(options: argparse.Namespace) -> Deck:
         ("backend.device", options.device and json.dumps(options.device)),
         ("backend.threads", options.threads),
         ("time.steps", options.steps),
-        ("output.directory", getattr(options, "output", None) and json.dumps(options.output)),
         ("output.overwrite", getattr(options, "overwrite", False) and "true"),
     )
     changes += [f"{key}={value}" for key, value in named if value]
     return load_deck(options.deck, changes)
 
 
-def run_command(options: argparse.Namespace) -> int:
+def run_command(options: argparse.Namespace) -> None:
     """``ecsim run``: everything that can be refused is refused before anything is allocated or written."""
-    deck = with_directory(_deck(options))
+    from ecsim.output.rundir import RunDirectoryError, check_run_directory
+
+    deck = _deck(options)
+    directory = options.output or deck.output.directory or str(Path("runs") / Path(deck.source).stem)
+    try:
+        check_run_directory(directory, deck.output.overwrite)
+    except RunDirectoryError as error:
+        raise CommandError(error) from None
     from ecsim.runner import run
 
-    return run(deck, quiet=options.quiet)
+    run(deck, directory, quiet=options.quiet)
 
 
-def with_directory(deck: Deck) -> Deck:
-    """The deck with its run directory settled: the one it names, else ``runs/<deck name>``."""
-    if deck.output.directory is not None:
-        return deck
-    directory = str(Path("runs") / Path(deck.source).stem)
-    return dataclasses.replace(deck, output=dataclasses.replace(deck.output, directory=directory))
-
-
-def check_command(options: argparse.Namespace) -> int:
+def check_command(options: argparse.Namespace) -> None:
     """``ecsim check``: print the plan."""
     from ecsim.plan import make_plan
     from ecsim.report import plan_text
@@ -130,39 +132,50 @@ def check_command(options: argparse.Namespace) -> int:
     deck = _deck(options)
     device = "cuda" if deck.backend.device == "cuda" else "cpu"
     print(plan_text(make_plan(deck, device)))
-    return 0
 
 
-def list_decks(options: argparse.Namespace) -> int:
+def list_decks(options: argparse.Namespace) -> None:
     """``ecsim decks``: the shipped decks, each with the first line of its comment."""
     for name, path in shipped_decks().items():
         first = path.read_text(encoding="utf-8").partition("\n")[0]
         print(f"{name:<22}{first.lstrip('# ')}")
-    return 0
 
 
-def copy_deck(options: argparse.Namespace) -> int:
+def copy_deck(options: argparse.Namespace) -> None:
     """``ecsim decks copy NAME [DEST]``."""
     shipped = shipped_decks()
     name = options.name.removesuffix(".toml")
     if name not in shipped:
-        raise UsageError(f"no shipped deck {options.name}{hint(name, shipped) or '; see `ecsim decks`'}")
+        raise CommandError(f"no shipped deck {options.name}{hint(name, shipped) or '; see `ecsim decks`'}")
     target = Path(options.destination)
     target = target / f"{name}.toml" if target.is_dir() else target
     try:
         with open(target, "x", encoding="utf-8") as copy:
             copy.write(shipped[name].read_text(encoding="utf-8"))
     except FileExistsError:
-        raise UsageError(f"{target} exists and is left alone; give another name") from None
+        raise CommandError(f"{target} exists and is left alone; give another name") from None
     except OSError as error:
-        raise UsageError(f"cannot write {target}: {error.strerror}") from None
+        raise CommandError(f"cannot write {target}: {error.strerror}") from None
     print(f"copied to {target}")
-    return 0
 
 
-def info_command(options: argparse.Namespace) -> int:
+def info_command(options: argparse.Namespace) -> None:
     """``ecsim info``: versions, devices, threads, MPI."""
     from ecsim.info import info_text
 
     print(info_text())
-    return 0
+
+
+def plot_command(options: argparse.Namespace) -> None:
+    """``ecsim plot``: figures from the files of runs."""
+    from ecsim.plot import PlotError, plot_run
+
+    for run in options.runs:
+        try:
+            written = plot_run(
+                run, options.kind, options.output, format=options.format, every_snapshot=options.every_snapshot
+            )
+        except (PlotError, OSError) as error:
+            raise CommandError(error) from None
+        for path in written:
+            print(path)

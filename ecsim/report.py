@@ -100,6 +100,8 @@ def opening(plan: Plan, device: str, seconds: float) -> str:
 class Progress:
     """How far a run is: a bar on a terminal, else a plain line at the first step, the last, and now and then.
 
+    The first step, which may have to compile, counts neither for the rate nor for the time left.
+
     Parameters
     ----------
     n_steps, n_particles : length of the run and macro-particles in it.
@@ -108,38 +110,43 @@ class Progress:
 
     def __init__(self, n_steps: int, n_particles: int, terminal: bool | None = None) -> None:
         self.n_steps, self.n_particles = n_steps, n_particles
-        self._step, self._since = 0, time.monotonic()
-        self._started = self._since
+        self._started = self._reported = time.monotonic()
+        self._first: tuple[int, float] | None = None
         self._bar: tqdm | None = None
         if sys.stderr.isatty() if terminal is None else terminal:
-            layout = "{percentage:3.0f} %|{bar}| step {n}/{total}, {postfix} [{elapsed}, {remaining} left]"
-            self._bar = tqdm(total=n_steps, bar_format=layout, postfix="starting", file=sys.stderr)
+            layout = "{percentage:3.0f} %|{bar}| step {n}/{total} [{elapsed}{postfix}]"
+            self._bar = tqdm(total=n_steps, bar_format=layout, file=sys.stderr)
 
     def update(self, step: int, time_now: float, drift: float) -> None:
         """Report `step` finished cycles at run time `time_now`, with the relative energy drift."""
-        if self._bar is not None:
-            elapsed = time.monotonic() - self._started
-            self._bar.set_postfix_str(f"{rate(step * self.n_particles, elapsed)}, drift {drift:.1e}", refresh=False)
-            self._bar.update(step - self._bar.n)
-            return
         now = time.monotonic()
-        pause = max(LOG_SECONDS, 0.05 * (now - self._started))
-        if step in (1, self.n_steps) or now - self._since >= pause:
-            speed = rate((step - self._step) * self.n_particles, now - self._since)
-            left = (self.n_steps - step) * (now - self._started) / step
-            place = f"step {step}/{self.n_steps}  t = {time_now:.6g}"
-            print(f"{place}  {speed}  drift {drift:.1e}  {duration(left)} left", flush=True)
-            self._step, self._since = step, now
+        numbers = f"{self._speed(step, now)}, drift {drift:.1e}"
+        if self._bar is not None:
+            self._bar.set_postfix_str(numbers, refresh=False)
+            self._bar.update(step - self._bar.n)
+        elif self._first is None or step == self.n_steps or now - self._reported >= self._pause(now):
+            print(f"step {step}/{self.n_steps}, t = {time_now:.6g}, {numbers}", flush=True)
+            self._reported = now
+        if self._first is None:
+            self._first = step, now
 
     def close(self) -> None:
         """Take the bar off the line."""
         if self._bar is not None:
             self._bar.close()
 
+    def _speed(self, step: int, now: float) -> str:
+        """Particle-steps per second and time left, from the steps after the first."""
+        if self._first is None:
+            return f"first step took {now - self._started:.1f} s"
+        steps, seconds = step - self._first[0], max(now - self._first[1], 1e-9)
+        left = duration((self.n_steps - step) * seconds / steps)
+        if not self.n_particles:
+            return f"{steps / seconds:.3g} steps/s, {left} left"
+        return f"{1e-6 * steps * self.n_particles / seconds:.3g} M particle-steps/s, {left} left"
 
-def rate(particle_steps: float, seconds: float) -> str:
-    """Particle-steps per second in words."""
-    return f"{particle_steps / max(seconds, 1e-9) / 1e6:.3g} M particle-steps/s"
+    def _pause(self, now: float) -> float:
+        return max(LOG_SECONDS, 0.05 * (now - self._started))
 
 
 def duration(seconds: float) -> str:

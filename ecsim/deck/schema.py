@@ -196,7 +196,7 @@ class Backend:
 class Output:
     """What is written, how often (in steps), and where."""
 
-    directory: str | None = key(None, help="Run directory; left out: runs/<deck name>")
+    directory: str | None = key(None, help="Run directory; left out, it is runs/NAME, after the deck")
     energies_every: int = key(1, low=1, help="Steps between rows of energies.h5")
     gauss_every: int = key(10, low=0, help="Steps between evaluations of the Gauss residual; 0 is never")
     fields_every: int = key(0, low=0, help="Steps between field snapshots; 0 is never")

@@ -1,0 +1,13 @@
+"""How a command ends when it does not end well."""
+
+from __future__ import annotations
+
+BAD_INPUT, FAILED, INTERRUPTED = 2, 3, 130
+
+
+class CommandError(Exception):
+    """Ends a command with one message and an exit code: `BAD_INPUT`, `FAILED` or `INTERRUPTED`."""
+
+    def __init__(self, message: object, code: int = BAD_INPUT) -> None:
+        super().__init__(str(message))
+        self.code = code
