@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def _check_species(faults: list[str], k: int, given: dict, d: int) -> dict:
     return {"name": name, "charge_to_mass": qm, "x": x, "v": v, "q": float(q) if scalar and q is not None else q}
 
 
-def check_arrays(*, cells, size, dt, theta, shape, species, E, B, tolerance) -> tuple[Grid, list[dict], np.ndarray, np.ndarray]:
+def check_arrays(*, cells, size, dt, theta, shape, species, E, B, tolerance) -> tuple[Grid, list[dict], Any, Any]:
     """Checked and converted arguments of ``Simulation.from_arrays``.
 
     Returns the grid, the species (x (P, d), v (P, 3), q (P,) or float) and the owned fields (3, *cells), all float64.
@@ -62,11 +63,12 @@ def check_arrays(*, cells, size, dt, theta, shape, species, E, B, tolerance) -> 
     faults: list[str] = []
     if shape not in SHAPE_ORDERS:
         faults.append(f"shape = {shape!r}; {' or '.join(SHAPE_ORDERS)} is allowed")
-    for name, value, low, high in (("dt", dt, 0.0, math.inf), ("theta", theta, 0.5, 1.0), ("tolerance", tolerance, 0.0, 1.0)):
+    ranges = (("dt", dt, 0.0, math.inf), ("theta", theta, 0.5, 1.0), ("tolerance", tolerance, 0.0, 1.0))
+    for name, value, low, high in ranges:
         fits = isinstance(value, (int, float, np.number)) and math.isfinite(value) and low <= value <= high
         if not fits or (name != "theta" and value <= 0):
-            faults.append(f"{name} = {value!r}; a number in [{low:g}, {high:g}]" + ("" if name == "theta" else ", not 0,")
-                          + " is allowed")
+            zero = "" if name == "theta" else ", not 0,"
+            faults.append(f"{name} = {value!r}; a number in [{low:g}, {high:g}]{zero} is allowed")
     try:
         grid = Grid(tuple(np.atleast_1d(cells)), tuple(np.atleast_1d(size)), SHAPE_ORDERS.get(shape, 1))
     except (TypeError, ValueError) as error:

@@ -23,7 +23,7 @@ class Simulation:
     """An ECSIM run, from `from_deck` or `from_arrays`.
 
     Properties give host copies: ``E`` (3, *cells) at nodes and ``B`` (3, *cells) at centres at time nΔt, ``E_theta``
-    E^{n−1+θ}, ``J_hat`` and ``rho`` of the last assembly (x^{n−1/2}), ``mass_matrix`` likewise, ``species`` in given order.
+    E^{n−1+θ}, ``J_hat`` and ``rho`` of the last assembly (x^{n−1/2}), ``mass_matrix`` likewise; ``species`` as given.
     """
 
     def __init__(self, plasma: Plasma, *, steps: int | None = None, recorder=None) -> None:

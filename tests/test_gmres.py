@@ -91,6 +91,7 @@ def test_shapes_and_reduction_are_respected():
         calls.append(np.shape(value))
         return value
 
-    solution = Gmres(np, 60, 30, 500, reduce=reduce).solve(lambda v: (a @ v.reshape(-1)).reshape(3, 20), b.reshape(3, 20))
+    solver = Gmres(np, 60, 30, 500, reduce=reduce)
+    solution = solver.solve(lambda v: (a @ v.reshape(-1)).reshape(3, 20), b.reshape(3, 20))
     assert solution.x.shape == (3, 20)
     assert calls and all(len(shape) <= 1 for shape in calls)

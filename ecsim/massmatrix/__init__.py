@@ -22,7 +22,7 @@ def assemble(positions, coefficients, *, cells, size, shape: str = "cic", method
     Parameters
     ----------
     positions : (P, d) in the units of ``size``; wrapped into the box.
-    coefficients : (P,) for the scalar matrix, (P, 3, 3) for the tensorial one; any numbers (a mass, a stiffness, β q α/V …).
+    coefficients : (P,) for the scalar matrix, (P, 3, 3) for the tensorial one; any numbers (a mass, β q α/V …).
     cells, size : cells and length along each of the d = 1 … 3 dimensions.
     shape : "cic" or "tsc".  method : "pair" or "direct".  device : "cpu", "cuda" or "auto".
 

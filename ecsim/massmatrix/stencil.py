@@ -6,7 +6,7 @@ padded nodes. M^{ij}_{gg'} = M^{ij}_{g'g}, so the offsets that come after zero i
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -15,7 +15,7 @@ import scipy.sparse
 from ecsim.grid import Block
 
 
-@lru_cache(maxsize=None)
+@cache
 def half_offsets(d: int, order: int) -> tuple[tuple[int, ...], ...]:
     """Zero and the lexicographically positive node offsets of a shape of ``order`` in ``d`` dimensions."""
     everything = product(range(-order, order + 1), repeat=d)

@@ -3,8 +3,8 @@
 Classical Gram–Schmidt done twice ("twice is enough"), Givens rotations for the running residual, the true residual
 ``b − A x`` at every restart and at the end: the result that is reported is the true one. Vectors are owned values only.
 
-Sources: Saad & Schultz 1986, SIAM J. Sci. Stat. Comput. 7, 856; Giraud, Langou & Rozložník 2005, Comput. Math. Appl. 50,
-1069 (orthogonality of the iterated classical Gram–Schmidt process).
+Sources: Saad & Schultz 1986, SIAM J. Sci. Stat. Comput. 7, 856; Giraud, Langou & Rozložník 2005, Comput. Math.
+Appl. 50, 1069 (orthogonality of the iterated classical Gram–Schmidt process).
 """
 
 from __future__ import annotations
