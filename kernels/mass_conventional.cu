@@ -24,6 +24,7 @@ INLINE void yz_monomials(const double t[3], double* yz) {
         for (int k = 0; k < POWERS; ++k) yz[yz_number(j, k)] = y[j] * z[k];
 }
 
+// launch_sizes: threads and cells of a block, bytes of shared memory, numbers of a cell's D.
 #if COLUMNS != 1
 constexpr int LANES = 16, PER_STEP = ORDER == 1 ? 2 : 1, SHARE = ORDER == 1 ? YZ + 1 : (YZ + 2) / 2;
 constexpr int COLUMN_PITCH = 17, MONOMIAL_PITCH = YZ + 6;  // x stands at YZ + 2
@@ -33,6 +34,10 @@ struct __align__(16) Shared {
     double column[32 * COLUMN_PITCH];
     GATHER coef[PLASMA ? 3 * NODES : 1];
 };
+
+extern "C" {
+__constant__ int launch_sizes[8] = {32 * WARPS, WARPS, WARPS * (int)sizeof(Shared), CELL_SIZE};
+}
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     mass_conventional(const POS* s, const double* values, const double* w, long long pitch, const long long* first,
@@ -104,6 +109,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
         }
 }
 #else
+extern "C" {
+__constant__ int launch_sizes[8] = {32 * WARPS, WARPS, 0, CELL_SIZE};
+}
+
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     mass_conventional(const POS* s, const double* values, const double* w, long long pitch, const long long* first,
                       const int* count, int nx, int ny, int nz, const double* B, double beta, double mass, double moment,

@@ -57,6 +57,12 @@ struct Couples {
     }
 };
 
+// Of a launch: threads, bytes of shared memory, nodes of a block in y and z, components of a block, numbers of a cell's D.
+extern "C" {
+__constant__ int launch_sizes[8] = {
+    THREADS, (X_REACH + 1) * (YZ_POWERS + YZ_PAIRS) * CHUNK * TILE * (int)sizeof(double), DIM > 1 ? TY : 1, TZ, CHUNK, CELL_SIZE};
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     expand_stencil(const double* __restrict__ D, double* __restrict__ values, int nx, int ny, int nz, int planes) {
     extern __shared__ __align__(16) char memory[];

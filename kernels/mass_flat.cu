@@ -5,6 +5,11 @@
 #define REAL double
 #include "stencil.cuh"
 
+// Of a launch: threads of a block.
+extern "C" {
+__constant__ int launch_sizes[8] = {128};
+}
+
 // cell[slot]: support cell of a particle, -1 where the slot is empty.
 extern "C" __global__ void __launch_bounds__(128)
     mass_flat(const POS* s, const double* values, const double* w, long long pitch, const int* cell, long long slots, int nx,

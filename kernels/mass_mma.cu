@@ -19,6 +19,11 @@ struct __align__(16) Shared {
     GATHER coef[PLASMA ? 3 * NODES + NODES % 2 : 2];
 };
 
+// Of a launch: threads and cells of a block, bytes of shared memory.
+extern "C" {
+__constant__ int launch_sizes[8] = {32 * WARPS, WARPS, WARPS * (int)sizeof(Shared)};
+}
+
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 4)
     mass_mma(const POS* s, const double* values, const double* w, long long pitch, const long long* first, const int* count,
              int nx, int ny, int nz, const double* B, double beta, double mass, double moment, double* stencil, double* moments) {

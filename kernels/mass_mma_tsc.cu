@@ -26,6 +26,11 @@ struct __align__(16) Shared {
     double scratch[PLASMA ? 3 * NODES : 1];
 };
 
+// Of a launch: threads and groups of a block, bytes of shared memory.
+extern "C" {
+__constant__ int launch_sizes[8] = {32 * WARPS, 1, (int)sizeof(Shared)};
+}
+
 // first[r], count[r], cell[r]: particles of support group r and its support cell; cell = null: r itself.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     mass_mma_tsc(const POS* s, const double* values, const double* w, long long pitch, const long long* first, const int* count,

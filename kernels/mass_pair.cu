@@ -116,6 +116,14 @@ __device__ __forceinline__ void pair(const Particles& particles, const long long
     if (CELLS == 1) tiles.store(lane, mass, moment, write);
 }
 
+constexpr int FEW = 4;
+
+// Of a launch of mass_pair and of mass_pair_few: threads, cells a block, bytes of shared memory; then the size of a cell's D.
+extern "C" {
+__constant__ int launch_sizes[8] = {32 * WARPS, WARPS,       WARPS * (int)sizeof(Shared<1>),
+                                    32 * WARPS, WARPS * FEW, WARPS * (int)sizeof(Shared<FEW>), CELL_SIZE};
+}
+
 // first[c], count[c] : a cell's particles.  B : padded nodes (3, ...).  beta : scales B; mass, moment: scale D's columns.
 // D : (n_cells, CELL_SIZE), written, or added to where `add`.
 #define ARGUMENTS                                                                                                             \
@@ -126,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) mass_pair(ARGUM
     pair<1>({s, values, w, pitch}, first, count, {nx, ny, nz}, B, beta, mass, moment, D, add);
 }
 
-// The same for few particles a cell: four cells a warp.
+// The same for few particles a cell: several cells a warp.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) mass_pair_few(ARGUMENTS) {
-    pair<4>({s, values, w, pitch}, first, count, {nx, ny, nz}, B, beta, mass, moment, D, add);
+    pair<FEW>({s, values, w, pitch}, first, count, {nx, ny, nz}, B, beta, mass, moment, D, add);
 }

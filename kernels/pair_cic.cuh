@@ -13,6 +13,7 @@
 
 struct Tiles {
     static constexpr int PITCH = 40;  // particles of a row in shared memory: 32 and what keeps rows off each other's banks
+    // The five rows behind Z, x Z, x^2 Z are read with them; their sums are not used.
     enum Row { S = 0, YZ_ROW = 8, Z = 16, X = 19, ROW = 20, ROWS = 28 };
     using Two = typename Couple<REAL>::type;
 

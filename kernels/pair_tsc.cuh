@@ -15,7 +15,8 @@
 
 struct Tiles {
     static constexpr int PITCH = 40;
-    enum Row { S = 0, YZ_ROW = 8, X = 32, LAST_ROW = 37, M = 38, XXM = 46, CORNER_ROW = 50, LOW = 51, ROWS = 59 };
+    // Where eight rows are read and fewer are meant, the others are the next ones here; their sums are not used.
+    enum Row { M = 0, XXM = 8, LOW = 12, X = 17, LAST_ROW = 22, CORNER_ROW = 23, S = 24, YZ_ROW = 32, ROWS = 56 };
     using Two = typename Couple<REAL>::type;
     static constexpr int BODIES = DIM == 3 ? 3 : 1;
 

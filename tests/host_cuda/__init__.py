@@ -55,3 +55,8 @@ class HostKernel:
                     np.dtype(type(a)).name](a))
         pointers = (ctypes.c_void_p * len(held))(*(ctypes.cast(ctypes.byref(h), ctypes.c_void_p) for h in held))
         self._run((ctypes.c_uint * 6)(*sizes), ctypes.c_size_t(shared_mem), pointers)
+
+
+def launch_sizes(file: str, **macros) -> tuple[int, ...]:
+    """As ecsim.backend.cuda.compile.launch_sizes."""
+    return tuple((ctypes.c_int * 8).in_dll(_library(file, tuple(sorted(macros.items()))), "launch_sizes"))

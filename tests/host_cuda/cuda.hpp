@@ -18,7 +18,7 @@
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
 #define __restrict__
-#define __constant__ static
+#define __constant__
 
 using std::fma;
 using std::max;

@@ -1,7 +1,6 @@
 """From the CUDA C++ files of ``kernels/`` to launchable kernels, and to machine code without a GPU.
 
-Every file names its compile-time parameters in one line near its head, ``// variants: DIM=1,2,3 ORDER=1,2 …``. They
-are macros; all kernels are ``extern "C"``. Options carry a hash of all sources, since the cache of CuPy does not see
+Every file names its compile-time parameters near its head, ``// variants: DIM=1,2,3 ORDER=1,2 …``. They all kernels are ``extern "C"``. Options carry a hash of all sources, since the cache of CuPy does not see
 edits of included headers.
 """
 
@@ -46,12 +45,15 @@ def source_hash() -> str:
 
 
 def variants(file: str) -> list[dict]:
-    """All combinations of macros that ``file`` declares on its ``// variants:`` line."""
-    found = re.search(r"^// variants:(.*)$", (kernel_directory() / file).read_text(), re.MULTILINE)
-    if found is None:
+    """All combinations of macros that ``file`` declares, those of each of its ``// variants:`` lines."""
+    lines = re.findall(r"^// variants:(.*)$", (kernel_directory() / file).read_text(), re.MULTILINE)
+    if not lines:
         raise ValueError(f"{file} has no '// variants:' line")
-    names, values = zip(*(item.split("=") for item in found[1].split()), strict=True)
-    return [dict(zip(names, choice, strict=True)) for choice in itertools.product(*(v.split(",") for v in values))]
+    found = []
+    for line in lines:
+        names, values = zip(*(item.split("=") for item in line.split()), strict=True)
+        found += [dict(zip(names, choice, strict=True)) for choice in itertools.product(*(v.split(",") for v in values))]
+    return found
 
 
 def options(macros: dict) -> tuple[str, ...]:
@@ -84,6 +86,21 @@ def kernel(file: str, name: str, shared: int = 0, **macros):
     import cupy
 
     return _kernel(cupy.cuda.Device().id, file, name, shared, tuple(sorted(macros.items())))
+
+
+@lru_cache(maxsize=None)
+def _sizes(device: int, file: str, macros: tuple) -> tuple[int, ...]:
+    import cupy
+
+    pointer = _module(device, file, macros).get_global("launch_sizes")
+    return tuple(cupy.ndarray((8,), cupy.int32, pointer).get().tolist())
+
+
+def launch_sizes(file: str, **macros) -> tuple[int, ...]:
+    """What a launch must agree on with the kernel: the array ``launch_sizes[8]`` that the file defines."""
+    import cupy
+
+    return _sizes(cupy.cuda.Device().id, file, tuple(sorted(macros.items())))
 
 
 @lru_cache(maxsize=None)

@@ -1,0 +1,202 @@
+"""Mass matrix and moments on the GPU: the kernels that a method is made of, and how they are launched.
+
+The methods "pair" and "conventional" first sum D[u, c] of every cell, for one or several species, and then expand it
+once to the stored stencil and the moments; "mma" and "flat" add to both with atomics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from typing import Any
+
+import numpy as np
+
+from ecsim.grid import Block
+
+METHODS = ("pair", "mma", "conventional", "flat", "auto")
+PRECISIONS = ("fp64", "tf32")
+FEW = 24  # particles per cell below which a warp takes several cells
+NULL = np.uint64(0)
+C_TYPE = {"float32": "float", "float64": "double"}
+
+
+@dataclass(frozen=True)
+class Particles:
+    """What the kernels read: particles in cell order, cell c in slots ``first[c] … first[c] + count[c] − 1``.
+
+    ``s`` (d, slots) float32 or float64; ``values`` (3, slots) velocities, or (9 or 1, slots) given coefficients, float64;
+    ``w`` (slots,) charges or None where all have ``weight``; ``columns`` 0 for velocities, 9 or 1 for coefficients;
+    ``gather`` the precision in which B is evaluated at a particle; ``number`` of particles. Arrays of the device.
+    """
+
+    block: Block
+    s: Any
+    values: Any
+    w: Any
+    weight: float
+    first: Any
+    count: Any
+    number: int
+    columns: int = 0
+    gather: str = "float64"
+
+    @classmethod
+    def of_store(cls, store) -> Particles:
+        """The view of a particle store."""
+        return cls(store.block, store.s, store.v, store.w, 1.0 if store.weight is None else store.weight, store.first,
+                   store.count, store.n, gather=store.gather_dtype)
+
+    @classmethod
+    def of_columns(cls, backend, block: Block, cell, s, columns) -> Particles:
+        """Particles in any order with coefficients (1 or 9, P), sorted by cell here (stably: the sums are reproducible)."""
+        xp = backend.xp
+        cell = xp.asarray(cell, dtype=xp.int32)
+        order = xp.argsort(cell, kind="stable")
+        count = xp.bincount(cell, minlength=block.n_cells).astype(xp.int32)
+        first = xp.zeros(block.n_cells + 1, dtype=xp.int64)
+        xp.cumsum(count, out=first[1:])
+        s = xp.ascontiguousarray(xp.asarray(s, dtype=xp.float64)[:, order])
+        columns = xp.ascontiguousarray(xp.asarray(columns, dtype=xp.float64)[:, order])
+        return cls(block, s, columns, None, 1.0, first, count, cell.size, columns=columns.shape[0])
+
+    @property
+    def macros(self) -> dict:
+        """Compile-time parameters of the kernels that read particles."""
+        return {"DIM": self.block.d, "ORDER": self.block.order, "POS": C_TYPE[self.s.dtype.name],
+                "GATHER": C_TYPE[self.gather], "COLUMNS": self.columns}
+
+    def arguments(self) -> tuple:
+        """First arguments of those kernels."""
+        return self.s, self.values, self.w, np.int64(self.s.shape[1])
+
+    def cell_of_slot(self, xp):
+        """Support cell of every slot, −1 where it is empty, int32."""
+        slot = xp.arange(self.s.shape[1])
+        cell = xp.minimum(xp.searchsorted(self.first, slot, side="right") - 1, self.block.n_cells - 1)
+        return xp.where(slot < self.first[cell] + self.count[cell], cell, -1).astype(xp.int32)
+
+
+def extents(block: Block) -> tuple[int, int, int]:
+    """Cells along x, y, z, the active dimensions last and the missing ones 1."""
+    return (1,) * (3 - block.d) + tuple(block.cells)
+
+
+def _grid_arguments(block: Block) -> tuple:
+    return tuple(np.int32(n) for n in extents(block))
+
+
+def check(block: Block, method: str, precision: str) -> None:
+    """Raise ValueError, naming what is allowed, if there is no such way to assemble."""
+    if method not in METHODS:
+        raise ValueError(f"method = {method!r}; on CUDA {', '.join(METHODS)} are allowed")
+    only = {"mma": "fp64" if block.order == 1 else "tf32", "conventional": "fp64", "flat": "fp64"}.get(method)
+    allowed = (only,) if only else PRECISIONS
+    if precision not in allowed:
+        shape = "CIC" if block.order == 1 else "TSC"
+        raise ValueError(f"precision = {precision!r} of method {method!r} with {shape}; {' or '.join(allowed)} is allowed")
+
+
+def cell_size(backend, block: Block, columns: int = 0) -> int:
+    """Numbers of D a cell, for memory plans: D takes 8 · cell_size · cells bytes while assembling."""
+    return backend.launch_sizes("mass_expand.cu", DIM=block.d, ORDER=block.order, COLUMNS=columns)[5]
+
+
+def sum_cells(backend, particles: Particles, D, *, method: str = "pair", precision: str = "fp64", beta: float, B_nodes=None,
+              mass: float, moment: float, add: bool = False, few: bool | None = None) -> None:
+    """D (n_cells, cell_size) of the cells' particles, written or, with ``add``, added to; method "pair" or "conventional".
+
+    ``mass`` and ``moment`` scale the columns; ``few``: several cells a warp (by default where it is faster).
+    """
+    n, macros = particles.block.n_cells, particles.macros
+    file, name, sizes = "mass_conventional.cu", "mass_conventional", slice(3)
+    if method == "pair":
+        macros["REAL"] = "double" if precision == "fp64" else "float"
+        few = particles.number < FEW * n if few is None else few
+        file, name, sizes = "mass_pair.cu", "mass_pair_few" if few else "mass_pair", slice(3, 6) if few else slice(3)
+    threads, cells, shared = backend.launch_sizes(file, **macros)[sizes]
+    backend.launch(file, name, (-(-n // cells), 1), threads,
+                   (*particles.arguments(), particles.first, particles.count, *_grid_arguments(particles.block), B_nodes,
+                    np.float64(beta), np.float64(mass), np.float64(moment), D, np.int32(add)), shared=shared, **macros)
+
+
+def expand(backend, block: Block, D, stencil, moments=None) -> None:
+    """Add D to the padded stencil, and to the padded moments unless there are none; deterministic."""
+    nx, ny, nz = extents(block)
+    columns = 0 if moments is not None else stencil.shape[1]
+    macros = {"DIM": block.d, "ORDER": block.order, "COLUMNS": columns}
+    threads, shared, tile_y, tile_z, chunk = backend.launch_sizes("mass_expand.cu", **macros)[:5]
+    wx, wy, wz = (n + (block.order if k >= 3 - block.d else 0) for k, n in enumerate((nx, ny, nz)))
+    tiles, chunks = -(-wy // tile_y) * -(-wz // tile_z), -(-stencil.shape[1] // chunk)
+    planes = max(4 * block.order, -(-wx * tiles * chunks // 2048))
+    arguments = _grid_arguments(block)
+    backend.launch("mass_expand.cu", "expand_stencil", (tiles, -(-wx // planes), chunks), threads,
+                   (D, stencil, *arguments, np.int32(planes)), shared=shared, **macros)
+    if moments is not None:
+        backend.launch("mass_expand.cu", "expand_moments", (-(-4 * wx * wy * wz // 256), 1), 256, (D, moments, *arguments),
+                       **macros)
+
+
+def add_with_atomics(backend, particles: Particles, *, method: str, beta: float, B_nodes=None, mass: float, moment: float,
+                     stencil, moments=None, groups=None, cell=None) -> None:
+    """Add mass matrix and moments by method "mma" or "flat".
+
+    ``groups``: (first, count, cell) of the support groups of "mma" with TSC; by default one a support cell.
+    ``cell``: support cell of every slot for "flat", −1 where there is no particle; by default from the cell order.
+    """
+    block, macros = particles.block, particles.macros
+    tail = (*_grid_arguments(block), B_nodes, np.float64(beta), np.float64(mass), np.float64(moment), stencil, moments)
+    if method == "flat":
+        cell = particles.cell_of_slot(backend.xp) if cell is None else cell
+        threads = backend.launch_sizes("mass_flat.cu", **macros)[0]
+        backend.launch("mass_flat.cu", "mass_flat", (-(-cell.size // threads), 1), threads,
+                       (*particles.arguments(), cell, np.int64(cell.size), *tail), **macros)
+        return
+    name = "mass_mma" if block.order == 1 else "mass_mma_tsc"
+    first, count, of = groups or (particles.first, particles.count, None)
+    threads, each, shared = backend.launch_sizes(f"{name}.cu", **macros)[:3]
+    backend.launch(f"{name}.cu", name, (-(-count.size // each), 1), threads,
+                   (*particles.arguments(), first, count, *(() if block.order == 1 else (of,)), *tail), shared=shared, **macros)
+
+
+def add_particles(backend, several: list[Particles], betas: list[float], *, method: str, precision: str, B_nodes=None,
+                  scale: float, stencil, moments=None) -> None:
+    """Add the mass matrices (and moments) of all of ``several``; ``scale`` is 1/V, or 1 for given coefficients.
+
+    Raises ValueError if the method or precision does not exist.
+    """
+    block = several[0].block
+    check(block, method, precision)
+    D = None
+    for particles, beta in zip(several, betas, strict=True):
+        unit = scale * particles.weight
+        factors = {"beta": beta, "B_nodes": B_nodes, "mass": unit if particles.columns else unit * beta, "moment": unit}
+        if method in ("mma", "flat"):
+            add_with_atomics(backend, particles, method=method, stencil=stencil, moments=moments, **factors)
+            continue
+        add = D is not None
+        if not add:
+            D = backend.xp.empty((block.n_cells, cell_size(backend, block, particles.columns)))
+        sum_cells(backend, particles, D, method="pair" if method == "auto" else method, precision=precision, add=add, **factors)
+    if D is not None:
+        expand(backend, block, D, stencil, moments)
+
+
+def assemble(backend, stores: list, betas: list[float], *, method: str, precision: str = "fp64", B_nodes, stencil,
+             moments) -> None:
+    """Add ρ, Ĵ and M of particle stores to padded ``moments`` (4, …) and ``stencil`` (offsets, 9, …).
+
+    ``betas`` q Δt/(2m) of each store; ``B_nodes`` (3, …) padded nodal B with valid ghosts. With "pair" the result does
+    not depend on timing. Source: Lapenta 2017, eqs. 12 and 30; Pennati & Markidis 2026.
+    """
+    add_particles(backend, [Particles.of_store(s) for s in stores], betas, method=method, precision=precision,
+                  B_nodes=B_nodes, scale=1.0 / stores[0].block.volume, stencil=stencil, moments=moments)
+
+
+def assemble_columns(backend, block: Block, cell, s, columns, stencil, method: str = "pair", precision: str = "fp64") -> None:
+    """Add the mass matrix of any coefficients ``columns`` (1 or 9, P) to ``stencil``; particles in any order.
+
+    ``cell`` (P,) flat support cells, ``s`` (d, P) in-cell coordinates; host or device arrays.
+    """
+    add_particles(backend, [Particles.of_columns(backend, block, cell, s, columns)], [0.0], method=method,
+                  precision=precision, scale=1.0, stencil=stencil)
