@@ -14,22 +14,20 @@ B0 = 0.1
 
 
 def test_unperturbed_sheet_persists():
-    """Without a pinch, in a box too short to tear, the profile of B_x is there after five ion gyrations/2π."""
+    """Without a pinch, in a box too short to tear, B_x(y) stays for 5/Ω_ci; without the drifts it would not (0.04)."""
     changes = {
-        "grid.cells": [8, 64],
-        "grid.size": [1.6, 12.8],
+        "grid.cells": [4, 64],
+        "grid.size": [0.8, 12.8],
         "problem.perturbation": 0.0,
-        "species.ions.particles_per_cell": 100,
-        "species.electrons.particles_per_cell": 100,
-        "time.steps": 100,
-        "time.end_time": None,
+        "species.ions.particles_per_cell": 400,
+        "species.electrons.particles_per_cell": 400,
     }
     run = simulation("double_harris_2d", changes)
     before = run.B[0].mean(axis=0) / B0
     run.step(100)
-    after = run.B[0].mean(axis=0) / B0
-    print("Harris deviation", np.abs(after - before).max(), np.sqrt(np.mean((after - before) ** 2)))
-    assert np.abs(after - before).max() < 0.06
+    change = run.B[0].mean(axis=0) / B0 - before
+    assert np.sqrt(np.mean(change**2)) < 0.015
+    assert np.abs(change).max() < 0.04
 
 
 def test_pinched_sheets_reconnect():
@@ -47,6 +45,5 @@ def test_pinched_sheets_reconnect():
 
     before = flux()
     run.step(260)
-    print("Harris flux", before, flux())
     assert np.all(flux() > 0.5 + before)
     assert run.worst_drift < 1e-9
