@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import synthetic_runs
 
+from ecsim.grid import Block, Grid
 from ecsim.output.energies import EnergyFile
 from ecsim.output.snapshots import Mesh, write_fields
-from ecsim.plot import PlotError, energy, fields, growth, plot_run
+from ecsim.plot import PlotError, energy, fields, growth, plot_run, reconnection
 from ecsim.plot.source import Run
 from ecsim.plot.style import figure
 
@@ -108,6 +109,27 @@ def test_lines_along_the_only_wide_axis(tmp_path, cells, label):
     np.testing.assert_allclose(values, np.sin(2 * np.pi * x), atol=1e-12)
 
 
+@pytest.mark.parametrize("cells, size", [((112, 56), (28.0, 14.0)), ((40, 40, 4), (28.0, 14.0, 14.0))])
+def test_closed_flux_is_that_of_the_perturbation(tmp_path, cells, size):
+    """The pinch a B₀λ of the double Harris sheet closes that much flux; it is drawn in units of B₀d_i."""
+    changes = dict(grid__cells=list(cells), grid__size=list(size))
+    for step, perturbation in enumerate((0.3, 0.5)):
+        deck = synthetic_runs.start(tmp_path / "one", "double_harris", problem__perturbation=perturbation, **changes)
+        block = Block(Grid(cells, size))
+        _, B = Run(tmp_path / "one").problem.fields(block, deck)
+        write_fields(tmp_path / "both", step=step, time=10.0 * step, dt=0.1, spacing=block.spacing,
+                     fields={"B": Mesh(B, "centre", "magnetic_field")})
+    (tmp_path / "both" / "deck.toml").write_text((tmp_path / "one" / "deck.toml").read_text())
+    found = reconnection.history(Run(tmp_path / "both"))
+    p = deck.problem.params
+    expected = np.outer((0.3, 0.5), (1, 1)) * p.magnetic_field * p.half_thickness
+    np.testing.assert_allclose(found.flux, expected, rtol=1e-3)
+    np.testing.assert_allclose(sorted(found.place), (3.5, 10.5))
+    closed, rate = drawn(reconnection, tmp_path / "both").axes
+    assert closed.lines[0].get_ydata() == pytest.approx([0.15, 0.25], rel=1e-3)
+    assert rate.lines[0].get_ydata() == pytest.approx([0.01 / p.magnetic_field], rel=1e-3)
+
+
 def test_growth_beside_its_theory(tmp_path):
     synthetic_runs.growing(tmp_path)
     found = legend(drawn(growth, tmp_path))
@@ -158,7 +180,7 @@ def test_nothing_to_draw_is_said(tmp_path):
 
 
 def test_unknown_kind_and_format_are_said(tmp_path):
-    with pytest.raises(PlotError, match="kind of figure energies; one of energy, fields, growth"):
+    with pytest.raises(PlotError, match="kind of figure energies; one of energy, fields, growth, reconnection"):
         plot_run(tmp_path, ["energies"])
     with pytest.raises(PlotError, match="format of figure svg; one of png, pdf"):
         plot_run(tmp_path, format="svg")

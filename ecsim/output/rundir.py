@@ -20,7 +20,8 @@ FIELDS = "fields"
 FIGURES = "figures"
 OURS = (
     DECK, ENERGIES, f".{ENERGIES}.part", f"{FIELDS}/fields_[0-9]*.h5", f"{FIELDS}/.fields_[0-9]*.h5.part",
-    *(f"{FIGURES}/{name}.{end}" for name in ("energy", "growth", "fields_[0-9]*") for end in ("png", "pdf")),
+    *(f"{FIGURES}/{name}.{end}" for name in ("energy", "growth", "reconnection", "fields_[0-9]*")
+      for end in ("png", "pdf")),
 )
 
 

@@ -59,6 +59,11 @@ class Snapshot:
     meshes: dict[str, Mesh]
     attributes: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def wide(self) -> list[int]:
+        """The dimensions that have more than one cell."""
+        return [k for k, n in enumerate(self.cells) if n > 1]
+
 
 def snapshot_path(run: str | os.PathLike[str], step: int) -> Path:
     """Where the snapshot of ``step`` of a run lies."""

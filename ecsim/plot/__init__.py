@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ecsim.output.rundir import FIGURES
-from ecsim.plot import energy, fields, growth
+from ecsim.plot import energy, fields, growth, reconnection
 from ecsim.plot.source import Run
 from ecsim.plot.style import NothingToDraw, PlotError, figure, save
 
 __all__ = ["FORMATS", "KINDS", "PlotError", "plot_run"]
 
-KINDS = ("energy", "fields", "growth")
+KINDS = ("energy", "fields", "growth", "reconnection")
 FORMATS = ("png", "pdf")
 
 
@@ -26,7 +26,8 @@ def plot_run(run_directory: str | os.PathLike[str], kinds: Sequence[str] | None 
     ----------
     run_directory : what ``ecsim run`` wrote.
     kinds : some of `KINDS`: "energy" (ledger and drift), "fields" (maps or profiles of the last snapshot), "growth"
-        (beside the problem's theory). None draws those that the run has something for.
+        (beside the problem's theory), "reconnection" (closed flux of current sheets, and its rate). None draws those
+        that the run has something for.
     output : directory for the figures; None is ``figures`` in the run directory.
     format : "png" (200 dpi) or "pdf".
     every_snapshot : draw every field snapshot instead of the last.
@@ -64,7 +65,7 @@ def _drawings(run: Run, kind: str, every_snapshot: bool) -> Iterator[tuple[str, 
         for path in run.snapshots if every_snapshot else run.snapshots[-1:]:
             yield path.stem, fields.draw(run, path)
         return
-    module = {"energy": energy, "growth": growth}[kind]
+    module = {"energy": energy, "growth": growth, "reconnection": reconnection}[kind]
     with figure(module.HEIGHT) as drawing:
         module.draw(run, drawing)
         yield kind, drawing

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ecsim.diagnostics.flux import critical_points, flux_function
+from ecsim.diagnostics.flux import critical_points
 from ecsim.output.snapshots import Mesh, Snapshot, read_fields
+from ecsim.plot.plane import AXES, LEAST_ISLAND, Plane, cut, flux_of, plane_of
 from ecsim.plot.source import Run
 from ecsim.plot.style import (
     BLACK,
@@ -23,20 +24,9 @@ from ecsim.plot.style import (
     quantity,
 )
 
-AXES = "xyz"
 CONTOURS = 19
 QUIET, LOUD = 0.2, 99.8
 INVISIBLE = 1e-10
-LEAST_ISLAND = 0.02
-
-
-class Plane(NamedTuple):
-    """A plane of a snapshot: its two axes, the one across it, and where it cuts that one (an index, or None)."""
-
-    a: int
-    b: int
-    normal: int
-    index: int | None
 
 
 class Panel(NamedTuple):
@@ -56,30 +46,11 @@ def draw(run: Run, path: Path):
         snapshot = read_fields(path)
     except OSError as error:
         raise PlotError(str(error)) from error
-    wide = [k for k, n in enumerate(snapshot.cells) if n > 1]
-    if not wide:
+    if not snapshot.wide:
         raise NothingToDraw(f"{path} has a single cell; there is no profile or map to draw")
-    if len(wide) == 1:
-        return _draw_lines(run, snapshot, wide[0])
-    return _draw_maps(run, snapshot, _plane(run, snapshot, wide))
-
-
-def _plane(run: Run, snapshot: Snapshot, wide: list[int]) -> Plane:
-    """The only plane of a 2D box; in 3D the one across the current of a sheet, else x–y, through the middle."""
-    if len(wide) == 2:
-        return Plane(*wide, 3 - sum(wide), None)
-    normal = getattr(run.deck.problem.params, "current", 2)
-    a, b = (k for k in wide if k != normal)
-    return Plane(a, b, normal, snapshot.cells[normal] // 2)
-
-
-def _cut(values: np.ndarray, plane: Plane, d: int) -> np.ndarray:
-    """(..., na, nb) of an array (..., *cells)."""
-    index: list = [0] * d
-    index[plane.a] = index[plane.b] = slice(None)
-    if plane.index is not None:
-        index[plane.normal] = plane.index
-    return values[(..., *index)]
+    if len(snapshot.wide) == 1:
+        return _draw_lines(run, snapshot, snapshot.wide[0])
+    return _draw_maps(run, snapshot, plane_of(run, snapshot))
 
 
 def _panels(run: Run, snapshot: Snapshot, plane: Plane) -> list[Panel]:
@@ -90,15 +61,15 @@ def _panels(run: Run, snapshot: Snapshot, plane: Plane) -> list[Panel]:
     def component(name: str, axis: int, label: str) -> Panel:
         mesh: Mesh = meshes[name]
         offset = 0.5 if mesh.centring == "centre" else 0.0
-        return Panel(_cut(mesh.values[axis], plane, d), offset, quantity(label, mesh.quantity))
+        return Panel(cut(mesh.values[axis], plane, d), offset, quantity(label, mesh.quantity))
 
     panels = [component(name, plane.normal, f"{name}_{n}") for name in ("J", "B") if name in meshes]
     light = run.light_species([name[4:] for name in meshes if name.startswith("rho_") and f"J_{name[4:]}" in meshes])
     if light is None:
         return panels + [component("E", axis, f"E_{AXES[axis]}") for axis in (plane.a, plane.b)]
     mark = r"\mathrm{" + light[0] + "}"
-    density = _cut(meshes[f"rho_{light}"].values, plane, d)
-    flux, smooth = (_smoothed(x) for x in (_cut(meshes[f"J_{light}"].values[plane.a], plane, d), density))
+    density = cut(meshes[f"rho_{light}"].values, plane, d)
+    flux, smooth = (_smoothed(x) for x in (cut(meshes[f"J_{light}"].values[plane.a], plane, d), density))
     flow = np.divide(flux, smooth, out=np.zeros_like(flux), where=smooth != 0)
     return [*panels, Panel(np.abs(density), 0.0, quantity(f"n_{mark}", "number_density")),
             Panel(flow, 0.0, quantity(f"u_{{{mark},{a}}}", "velocity") + ", smoothed")]
@@ -120,7 +91,7 @@ def _draw_maps(run: Run, snapshot: Snapshot, plane: Plane):
     height = rows * (ratio * 0.8 * WIDTH / columns + 0.3) + 0.4
     with figure(height) as drawing:
         grid = drawing.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        psi = _flux(snapshot, plane)
+        psi = flux_of(snapshot, plane)
         for axes, panel in zip(grid.flat, panels, strict=False):
             _map(drawing, axes, panel, [snapshot.spacing[k] for k in (plane.a, plane.b)])
             _field_lines(axes, psi, size)
@@ -157,11 +128,6 @@ def _map(drawing, axes, panel: Panel, spacing) -> None:
     axes.set_title(panel.label, pad=4)
     for spine in axes.spines.values():
         spine.set_visible(True)
-
-
-def _flux(snapshot: Snapshot, plane: Plane) -> np.ndarray:
-    B = _cut(snapshot.meshes["B"].values, plane, len(snapshot.cells))
-    return flux_function(B[plane.a], B[plane.b], (snapshot.spacing[plane.a], snapshot.spacing[plane.b]))
 
 
 def _field_lines(axes, psi: np.ndarray, size) -> None:

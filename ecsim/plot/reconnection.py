@@ -1,0 +1,72 @@
+"""How much flux the current sheets have reconnected, and how fast."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ecsim.diagnostics.flux import critical_points, reconnected_flux
+from ecsim.output.snapshots import read_fields
+from ecsim.plot.plane import AXES, LEAST_ISLAND, flux_of, plane_of
+from ecsim.plot.source import Run
+from ecsim.plot.style import COLOURS, TIME, NothingToDraw
+
+HEIGHT = 3.8
+
+
+class History(NamedTuple):
+    """Times (n,), closed flux (n, 2) of the two sheets per unit length, and where across them they lie (2,)."""
+
+    time: np.ndarray
+    flux: np.ndarray
+    place: np.ndarray
+
+
+def draw(run: Run, figure) -> None:
+    """Two panels over time, from the snapshots: closed flux of each sheet, and the rate at which it grows.
+
+    Flux in B₀d_i and rate in B₀v_A, with B₀ and v_A of the lobe field and the density n₀. For problems whose keys
+    give a ``magnetic_field`` B₀ and name the axes ``across`` the sheets and of their ``current``.
+
+    Raises NothingToDraw for other problems, without a plane, and with fewer than two snapshots.
+    """
+    time, flux, place = history(run)
+    params = run.deck.problem.params
+    closed, rate = figure.subplots(2, 1, sharex=True)
+    style = dict(marker="o", markersize=3, clip_on=False)
+    for k in np.argsort(place):
+        label = rf"sheet at ${AXES[params.across]} = {place[k]:.3g}\,d_i$"
+        closed.plot(time, flux[:, k] / params.magnetic_field, color=COLOURS[k], label=label, **style)
+        growth = np.diff(flux[:, k]) / np.diff(time)
+        rate.plot(0.5 * (time[1:] + time[:-1]), growth / params.magnetic_field**2, color=COLOURS[k], **style)
+    closed.set(ylabel=r"closed flux  $[B_0 d_i]$", xlim=(time[0], time[-1]))
+    closed.set_ylim(bottom=0)
+    rate.set(ylabel=r"rate  $[B_0 v_A]$", xlabel=TIME)
+    figure.legend(loc="outside upper center", ncols=2)
+
+
+def history(run: Run) -> History:
+    """The closed flux of every snapshot; sheets in the order of the highest and of the lowest flux."""
+    params = run.deck.problem.params
+    if not all(hasattr(params, name) for name in ("magnetic_field", "across", "current")):
+        raise NothingToDraw(f"the problem {run.deck.problem.name} has no current sheets to reconnect")
+    if len(run.snapshots) < 2:
+        raise NothingToDraw(f"{run.directory} has {len(run.snapshots)} snapshot; a rate needs at least 2")
+    times, fluxes, place = [], [], np.zeros(2)
+    for path in run.snapshots:
+        snapshot = read_fields(path, ["B"])
+        if len(snapshot.wide) < 2:
+            raise NothingToDraw(f"{run.directory} has no plane for flux to reconnect in")
+        plane = plane_of(run, snapshot)
+        try:
+            points = critical_points(flux_of(snapshot, plane), LEAST_ISLAND)
+        except ValueError as error:
+            raise NothingToDraw(f"{path}: {error}") from error
+        times.append(snapshot.time)
+        fluxes.append(reconnected_flux(points))
+        highest = points.maxima[np.argmax(points.maxima_flux)]
+        lowest = points.minima[np.argmin(points.minima_flux)]
+        nodes = np.array([highest, lowest])[:, 0 if params.across == plane.a else 1]
+        place = snapshot.spacing[params.across] * nodes
+    return History(np.array(times), np.array(fluxes), place)
