@@ -16,6 +16,7 @@ from ecsim.problems import registry
 
 DOUBLE, INDEX = 8, 4
 SOLVE_TEMPORARIES = 8
+COLUMN_INDEX = 85_000
 SPECIES_COMPONENTS, COMMON_COMPONENTS = 10, 10
 
 
@@ -55,11 +56,13 @@ def fields(deck: Deck, block: Block) -> dict[str, int]:
     """Fields, moments, the stored stencil and the vectors of the solve: the same arrays on every backend."""
     padded, owned = DOUBLE * math.prod(block.padded), DOUBLE * block.n_cells
     extrapolated = deck.solver.guess == "extrapolated"
+    matrix = padded * 9 * stored_offsets(block)
+    ghost_layer = matrix * block.ghosts // min(block.padded)
     return {
         "fields and moments": padded * (4 * 3 + 4) + owned * 3 * extrapolated,
-        "mass matrix": padded * 9 * stored_offsets(block),
+        "mass matrix": matrix,
         "Krylov vectors": owned * 3 * (deck.solver.restart + 1),
-        "other vectors of the solve": 3 * padded + 3 * owned * (1 + SOLVE_TEMPORARIES),
+        "work arrays of solve and ghosts": 3 * (padded + owned) + max(3 * owned * SOLVE_TEMPORARIES, ghost_layer),
     }
 
 
@@ -72,7 +75,7 @@ def disk(deck: Deck) -> dict[str, int]:
     """Bytes of the files that a run writes, by name."""
     output, steps, n_species = deck.output, deck.time.n_steps, len(deck.species)
     rows = math.ceil((steps // output.energies_every + 1) / CHUNK) * CHUNK
-    found = {"energies.h5": rows * sum(_column_bytes(name, n_species) for name in COLUMNS)}
+    found = {"energies.h5": sum(rows * _column_bytes(name, n_species) + COLUMN_INDEX for name in COLUMNS)}
     if output.fields_every:
         count = steps // output.fields_every + 1
         components = COMMON_COMPONENTS + SPECIES_COMPONENTS * n_species

@@ -151,7 +151,8 @@ def test_one_fault_one_clear_message(change, parts):
 def test_all_faults_come_at_once():
     deck = changed(
         time__theat=1.2, time__dt="fast", grid__cells=[0, 4], species__0__particles_per_cell=-4,
-        species__1__name="ions", assembly__method="mma", assembly__precision="tf32", backend__device="cpu", solver__tolerance=2, nonsense={},
+        species__1__name="ions", assembly__method="mma", assembly__precision="tf32", backend__device="cpu",
+        solver__tolerance=2, nonsense={},
     )  # fmt: skip
     keys = [fault.partition(" = ")[0].partition(":")[0] for fault in faults_of(deck)]
     assert sorted(keys) == sorted(

@@ -25,7 +25,7 @@ from ecsim.deck import load_deck
 )
 def test_an_override_takes_effect(override, get, value):
     assert (
-        get(load_deck({**GOOD, "species": [{**s, "particles_per_cell": 4} for s in GOOD["species"]]}, [override]))
+        get(load_deck({**GOOD, "species": [{**s, "particles_per_cell": 16} for s in GOOD["species"]]}, [override]))
         == value
     )
 

@@ -1,0 +1,230 @@
+"""The plan of a run: sizes against what is really allocated, numbers against the formulas, verdicts in words."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+from test_deck_load import GOOD
+
+from ecsim.deck import load_deck
+from ecsim.memory import available
+from ecsim.plan import Finding, beam, findings, make_plan
+from ecsim.report import Progress, cost_table, duration, human, plan_text
+from ecsim.simulation import Simulation
+
+UNIFORM = {
+    "grid": {"cells": [16, 12, 8], "size": [3.2, 2.4, 1.6]},
+    "time": {"dt": 0.1, "steps": 5},
+    "problem": {"name": "thermal", "magnetic_field": [0.0, 0.0, 0.05]},
+    "species": [
+        {"name": "ions", "charge_to_mass": 1.0, "particles_per_cell": 24, "thermal_velocity": 0.01},
+        {"name": "electrons", "charge_to_mass": -25.0, "particles_per_cell": 40, "thermal_velocity": 0.1,
+         "drift": [0.0, 0.0, 0.3]},
+    ],
+}  # fmt: skip
+
+
+def numbers(deck) -> dict[tuple[str, str], Finding]:
+    return {(finding.name, finding.of): finding for finding in findings(deck)}
+
+
+def test_counts():
+    plan = make_plan(load_deck(UNIFORM))
+    assert plan.particles == {"ions": 24 * 1536, "electrons": 40 * 1536} and plan.n_particles == 64 * 1536
+    assert plan.bytes == sum(plan.memory.values())
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {},
+        {"particles.position": "float32", "particles.ids": True},
+        {"particles.sort_every": 3, "solver.guess": "last", "solver.restart": 10},
+        {"species.ions.particles_per_cell": 40, "grid.shape": "tsc"},
+    ],
+)
+def test_memory_is_that_of_a_run(overrides):
+    deck = load_deck(UNIFORM, {"backend.device": "cpu", "backend.threads": 1, **overrides})
+    Simulation.from_deck(deck).step(1)
+    tracemalloc.start()
+    simulation = Simulation.from_deck(deck)
+    tracemalloc.reset_peak()
+    simulation.step(4)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert make_plan(deck).bytes == pytest.approx(peak, rel=0.05)
+
+
+@pytest.mark.parametrize("overrides", [{}, {"particles.position": "float32"}, {"particles.ids": True}])
+def test_particle_bytes_are_those_of_the_stores(overrides):
+    deck = load_deck(UNIFORM, {"backend.device": "cpu", "backend.threads": 1, **overrides})
+    for species in Simulation.from_deck(deck).species:
+        assert make_plan(deck).memory[f"particles: {species.name}"] == sum(species.store.nbytes.values())
+
+
+def test_species_of_varying_density_have_weights():
+    deck = load_deck("double_harris")
+    uniform = make_plan(load_deck(UNIFORM)).memory["particles: ions"] / (24 * 1536)
+    harris = make_plan(deck).memory["particles: ions"] / (768 * 1024000)
+    assert harris == pytest.approx(3 * 4 + 24 + 8, rel=1e-3) and uniform == pytest.approx(48 + 8 / 24, rel=1e-3)
+
+
+def test_disk_use_is_what_is_written(tmp_path):
+    deck = load_deck(UNIFORM, {"backend.device": "cpu", "output.fields_every": 2, "time.steps": 4})
+    Simulation.from_deck(deck, output=tmp_path / "run").run()
+    plan = make_plan(deck)
+    for name, folder in (("energies.h5", tmp_path / "run"), ("fields/: 3 snapshots", tmp_path / "run" / "fields")):
+        written = sum(file.stat().st_size for file in folder.glob("*.h5"))
+        assert plan.disk[name] == pytest.approx(written, rel=0.3)
+
+
+def test_time_step_numbers():
+    found = numbers(load_deck(UNIFORM))
+    assert found["ω_p Δt", "ions"].values == pytest.approx([0.1])
+    assert found["ω_p Δt", "electrons"].values == pytest.approx([0.5])
+    assert found["Ω Δt", "electrons"].values == pytest.approx([25 * 0.05 * 0.1])
+    assert found["v_th Δt/Δx", "electrons"].values == pytest.approx([0.05] * 3)
+    assert found["Δx/λ_D", "electrons"].values == pytest.approx([0.2 * 5 / 0.1] * 3)
+    assert found["c Δt/Δx", ""].values == pytest.approx([0.5] * 3)
+    assert found["drift/(ω_p Δx)", "electrons"].values == pytest.approx([0, 0, 0.3 / (5 * 0.2)])
+    assert ("drift/(ω_p Δx)", "ions") not in found
+
+
+def test_a_drift_along_a_missing_dimension_does_not_count():
+    deck = load_deck(UNIFORM, {"grid.cells": [8, 8], "grid.size": [1.0, 1.0]})
+    assert ("drift/(ω_p Δx)", "electrons") not in numbers(deck)
+
+
+@pytest.mark.parametrize(
+    ("dt", "word", "slow"),
+    [(0.02, "resolved", 0.0), (0.2, "stable, 7 % slow", 7.3), (1.0, "not resolved (52 % slow)", 52.4)],
+)
+def test_verdict_on_the_plasma_frequency(dt, word, slow):
+    finding = numbers(load_deck(UNIFORM, {"time.dt": dt}))["ω_p Δt", "electrons"]
+    assert finding.verdict.endswith(word)
+    exact = 100 * (1 - 2 * math.atan(5 * dt / 2) / (5 * dt))
+    assert exact == pytest.approx(slow, abs=0.4)
+
+
+@pytest.mark.parametrize(("speed", "warning"), [(0.1, False), (1.0, False), (3.0, True)])
+def test_verdict_on_thermal_travel(speed, warning):
+    deck = load_deck(UNIFORM, {"species.electrons.thermal_velocity": speed})
+    assert numbers(deck)["v_th Δt/Δx", "electrons"].warning is warning
+
+
+def test_cold_species_have_no_debye_length():
+    finding = numbers(load_deck(UNIFORM, {"species.electrons.thermal_velocity": 0.0}))["Δx/λ_D", "electrons"]
+    assert math.isinf(finding.values[0]) and finding.verdict.startswith("cold")
+
+
+def aliasing_growth(u: float, aliases: int = 15) -> float:
+    """Largest growth rate in ω_p of a cold beam at u = v/(ω_p Δx), from 1 = ω_p² Σ_p S_p²/(ω − k_p v)²."""
+    largest = 0.0
+    for k in np.linspace(0.1, np.pi, 12):
+        waves = k + 2 * np.pi * np.arange(-aliases, aliases + 1)
+        coupling, count = np.sinc(waves / (2 * np.pi)) ** 2, 2 * aliases + 1
+        matrix = np.kron(np.eye(2), np.diag(waves * u))
+        matrix[:count, count:] = np.eye(count)
+        matrix[count:, :count] = np.outer(coupling, coupling)
+        largest = max(largest, float(np.linalg.eigvals(matrix).imag.max()))
+    return largest
+
+
+@pytest.mark.parametrize(("u", "unstable"), [(0.02, True), (0.1, True), (0.16, True), (0.2, False), (0.5, False)])
+def test_verdict_on_cold_beams_follows_the_dispersion_relation(u, unstable):
+    species = load_deck(UNIFORM).species[0]
+    finding = beam(species, 1.0, [0.0], [u], [1.0], 1000.0)
+    assert finding.warning is unstable
+    assert (aliasing_growth(u) > 0.01) is unstable
+    assert not beam(species, 1.0, [u], [u], [1.0], 1000.0).warning
+
+
+def test_cold_beam_growth_is_bounded_by_the_stated_rate():
+    for u in (0.01, 0.05, 0.1, 0.15):
+        assert 0.6 * min(3 * u, 0.2) < aliasing_growth(u) < 1.1 * min(3 * u, 0.2)
+
+
+def test_a_beam_too_slow_to_matter_is_no_warning():
+    finding = beam(load_deck(UNIFORM).species[0], 1.0, [0.0], [1e-5], [1.0], 100.0)
+    assert not finding.warning and "e-folds" in finding.verdict
+
+
+def test_plan_text_tells_all():
+    text = plan_text(make_plan(load_deck(UNIFORM, {"output.fields_every": 2})))
+    for part in ("thermal: A uniform", "16 × 12 × 8 = 1,536 cells", "5 steps of 0.1", "electrons", "61,440",
+                 "mass matrix", "Krylov", "KiB", "energies.h5", "snapshots", "ω_p Δt", "Ω Δt", "v_th Δt/Δx", "Δx/λ_D",
+                 "c Δt/Δx", "drift/(ω_p Δx)", "0 × 0 × 0.3"):  # fmt: skip
+        assert part in text
+
+
+def test_plan_warns_of_too_little_memory():
+    text = plan_text(make_plan(load_deck(GOOD, {"grid.cells": [10**6, 10**6]})))
+    assert "! more than there is here" in text and "PiB" in text
+
+
+def test_available_memory_is_that_of_the_machine_at_most():
+    assert 2**27 < available("cpu") < 2**50
+    assert available("cuda") is None
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (48 * 2**30, "48.0 GiB"), (2**70, "1048576.0 PiB")],
+)
+def test_human_bytes(count, text):
+    assert human(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00:00"), (59.6, "0:01:00"), (3725, "1:02:05"), (360000, "100:00:00")]
+)
+def test_duration(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_cost_table_adds_up():
+    text = cost_table({"solve": 2.0, "mover": 1.0, "special": 0.5}, 4.0, 1_000_000, [3, 5])
+    rows = {line.split()[0]: line.split() for line in text.splitlines()}
+    assert list(rows) == ["phase", "mover", "solve", "special", "other", "total", "GMRES"]
+    assert rows["solve"] == ["solve", "2.00", "50.0", "%", "1000.0"]
+    assert rows["other"] == ["other", "0.50", "12.5", "%", "250.0"]
+    assert rows["total"] == ["total", "4.00", "100.0", "%", "2000.0"]
+    assert "mean 4.0, most 5" in text
+
+
+def test_cost_table_of_a_vacuum():
+    assert cost_table({"solve": 1.0}, 1.0, 0, [1]).splitlines()[1].split() == ["solve", "1.00", "100.0", "%", "-"]
+
+
+def test_progress_in_a_log_is_a_line_at_the_first_and_last_step(capsys):
+    progress = Progress(100, 1000, terminal=False)
+    for step in range(1, 101):
+        progress.update(step, 0.1 * step, 1e-15)
+    progress.close()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("step 1/100, t = 0.1, first step took") and lines[1].startswith("step 100/100, t = 10,")
+    assert "particle-steps/s, 0:00:00 left" in lines[1] and "drift 1.0e-15" in lines[1]
+
+
+def test_progress_in_a_log_comes_now_and_then(capsys, monkeypatch):
+    clock = iter(range(0, 10_000, 4))
+    monkeypatch.setattr("ecsim.report.time.monotonic", lambda: float(next(clock)))
+    progress = Progress(100, 1000, terminal=False)
+    for step in range(1, 31):
+        progress.update(step, 0.1 * step, 0.0)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("/")[0] for line in lines] == [f"step {step}" for step in (1, 4, 7, 10, 13, 16, 19, 22, 25, 28)]
+    assert "0.00025 M particle-steps/s, 0:06:24 left" in lines[1]
+
+
+def test_progress_on_a_terminal_is_one_bar(capsys):
+    progress = Progress(3, 10, terminal=True)
+    for step in (1, 2, 3):
+        progress.update(step, 0.1 * step, 2e-16)
+    progress.close()
+    captured = capsys.readouterr()
+    assert captured.out == "" and "step 3/3" in captured.err and "particle-steps/s" in captured.err
