@@ -73,7 +73,7 @@ def shown_outputs():
 def test_shown_output_is_what_the_command_prints(command, output, capsys):
     main(shlex.split(command)[1:])
     printed = "".join(capsys.readouterr()).replace(f"{ROOT / 'decks'}/", "").splitlines()
-    missing = [line for line in output.splitlines() if line not in [x.rstrip() for x in printed]]
+    missing = {line.strip() for line in output.splitlines()} - {line.strip() for line in printed} - {"…"}
     assert output.strip() and not missing
 
 
