@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from types import SimpleNamespace
+
 import numpy as np
 
 from ecsim.backend import BackendError
@@ -77,6 +80,7 @@ class CudaBackend:
         self.outbox = Outbox(self.xp)
         self.krylov = Krylov(self)
         self.timer = Timer(self.synchronize)
+        self.threads = SimpleNamespace(count=len(os.sched_getaffinity(0)))  # of the host, for the loading of particles
         self.reason = ""
 
     def describe(self) -> str:
