@@ -250,6 +250,11 @@ def test_lattice_refuses_what_does_not_fit(count, d):
         lattice(count, d)
 
 
+def test_unknown_start():
+    with pytest.raises(ValueError, match="start = 'silent'"):
+        next(load(COLD, Block(Grid((1,), (1.0,))), species=0, particles_per_cell=1, start="silent"))
+
+
 def test_recipe_refuses_a_mixture_with_varying_drift():
     with pytest.raises(ValueError, match="drift"):
         Recipe(1.0, (Population(drift=lambda x: x), Population()))

@@ -30,6 +30,8 @@ from ecsim.particles.recipe import Population, Recipe, count_per_cell, lattice
 
 __all__ = ["Chunk", "Population", "Recipe", "load"]
 
+STARTS = ("random", "quiet")
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -63,7 +65,13 @@ def load(
 
     The order is that of the geometric cells (C order), whatever ``threads``. An id is the global geometric
     cell times the particles per cell plus the index in the cell.
+
+    Raises
+    ------
+    ValueError : if ``start`` is unknown, or a quiet start has no lattice or too few particles to be warm.
     """
+    if start not in STARTS:
+        raise ValueError(f"start = {start!r}; one of {', '.join(STARTS)} is allowed")
     make = _Loader(recipe, block, species, particles_per_cell, start, seed, ids)
     step = max(1, chunk_particles // make.per_cell)
     ranges = ((first, min(first + step, make.n_cells)) for first in range(0, make.n_cells, step))
