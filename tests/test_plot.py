@@ -85,6 +85,21 @@ def test_map_has_x_and_o_points_where_the_sheets_have_them(tmp_path):
     assert image.get_extent() == pytest.approx([-0.125, 28.125, -0.125, 14.125])
 
 
+def test_noise_has_no_field_lines(tmp_path):
+    """Field lines and points are for fields that smoothing leaves as they are."""
+    random = np.random.default_rng(1).standard_normal((3, 32, 32))
+    synthetic_runs.start(tmp_path, "thermal")
+    for step, smooth in enumerate((0.0, 10.0)):
+        B = 1e-5 * (random + smooth * np.sin(2 * np.pi * np.arange(32) / 32))
+        path = write_fields(tmp_path, step=step, time=0.0, dt=0.1, spacing=(0.1, 0.1), fields={
+            "B": Mesh(B, "centre", "magnetic_field"), "E": Mesh(0 * B, "node", "electric_field")})
+        drawing = fields.draw(Run(tmp_path), path)
+        panel = drawing.axes[0]
+        assert bool(panel.collections) == bool(smooth)
+        assert panel.get_title() == rf"$B_z$  $[10^{{{-4 if smooth else -5}}}\,m_i\,\omega_{{pi}}/e]$"
+        assert np.abs(panel.images[0].get_clim()).max() < 20
+
+
 def test_plane_of_three_dimensions_is_the_one_across_the_current(tmp_path):
     synthetic_runs.double_harris(tmp_path, cells=(28, 14, 6))
     drawing = fields.draw(Run(tmp_path), Run(tmp_path).snapshots[0])

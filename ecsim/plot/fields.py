@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ecsim.diagnostics.flux import critical_points
 from ecsim.output.snapshots import Mesh, Snapshot, read_fields
-from ecsim.plot.plane import AXES, LEAST_ISLAND, Plane, cut, flux_of, plane_of
+from ecsim.plot.plane import AXES, LEAST_ISLAND, Plane, cut, flux_of, has_structure, plane_of, smoothed
 from ecsim.plot.source import Run
 from ecsim.plot.style import (
     BLACK,
@@ -30,11 +31,13 @@ INVISIBLE = 1e-10
 
 
 class Panel(NamedTuple):
-    """One map: values (na, nb), their offset from the nodes in cells, and the label."""
+    """One map: values (na, nb), their offset from the nodes in cells, and what they are."""
 
     values: np.ndarray
     offset: float
-    label: str
+    symbol: str
+    kind: str
+    note: str = ""
 
 
 def draw(run: Run, path: Path):
@@ -61,7 +64,7 @@ def _panels(run: Run, snapshot: Snapshot, plane: Plane) -> list[Panel]:
     def component(name: str, axis: int, label: str) -> Panel:
         mesh: Mesh = meshes[name]
         offset = 0.5 if mesh.centring == "centre" else 0.0
-        return Panel(cut(mesh.values[axis], plane, d), offset, quantity(label, mesh.quantity))
+        return Panel(cut(mesh.values[axis], plane, d), offset, label, mesh.quantity)
 
     panels = [component(name, plane.normal, f"{name}_{n}") for name in ("J", "B") if name in meshes]
     light = run.light_species([name[4:] for name in meshes if name.startswith("rho_") and f"J_{name[4:]}" in meshes])
@@ -69,17 +72,10 @@ def _panels(run: Run, snapshot: Snapshot, plane: Plane) -> list[Panel]:
         return panels + [component("E", axis, f"E_{AXES[axis]}") for axis in (plane.a, plane.b)]
     mark = r"\mathrm{" + light[0] + "}"
     density = cut(meshes[f"rho_{light}"].values, plane, d)
-    flux, smooth = (_smoothed(x) for x in (cut(meshes[f"J_{light}"].values[plane.a], plane, d), density))
+    flux, smooth = (smoothed(x) for x in (cut(meshes[f"J_{light}"].values[plane.a], plane, d), density))
     flow = np.divide(flux, smooth, out=np.zeros_like(flux), where=smooth != 0)
-    return [*panels, Panel(np.abs(density), 0.0, quantity(f"n_{mark}", "number_density")),
-            Panel(flow, 0.0, quantity(f"u_{{{mark},{a}}}", "velocity") + ", smoothed")]
-
-
-def _smoothed(values: np.ndarray) -> np.ndarray:
-    """Twice the 1-2-1 mean along both axes of a periodic plane: the flow of few particles is mostly noise."""
-    for axis in (0, 1, 0, 1):
-        values = 0.5 * values + 0.25 * (np.roll(values, 1, axis) + np.roll(values, -1, axis))
-    return values
+    return [*panels, Panel(np.abs(density), 0.0, f"n_{mark}", "number_density"),
+            Panel(flow, 0.0, f"u_{{{mark},{a}}}", "velocity", ", smoothed")]
 
 
 def _draw_maps(run: Run, snapshot: Snapshot, plane: Plane):
@@ -91,10 +87,11 @@ def _draw_maps(run: Run, snapshot: Snapshot, plane: Plane):
     height = rows * (ratio * 0.8 * WIDTH / columns + 0.3) + 0.4
     with figure(height) as drawing:
         grid = drawing.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        psi = flux_of(snapshot, plane)
+        psi = flux_of(snapshot, plane) if has_structure(snapshot, plane) else None
         for axes, panel in zip(grid.flat, panels, strict=False):
             _map(drawing, axes, panel, [snapshot.spacing[k] for k in (plane.a, plane.b)])
-            _field_lines(axes, psi, size)
+            if psi is not None:
+                _field_lines(axes, psi, size)
             axes.set(xlim=(0, size[0]), ylim=(0, size[1]), aspect="equal" if ratio == size[1] / size[0] else "auto")
         for axes in grid[-1]:
             axes.set_xlabel(position(AXES[plane.a]))
@@ -121,20 +118,26 @@ def _map(drawing, axes, panel: Panel, spacing) -> None:
         low = -high
     if low == high:
         low, high = low - 1.0, high + 1.0
-    image = axes.imshow(values.T, origin="lower", extent=(*edges[0], *edges[1]), vmin=low, vmax=high,
-                        cmap=SIGNED if signed else POSITIVE, interpolation="nearest", rasterized=True)
+    power = _power(max(-low, high))
+    scale = 10.0**power
+    image = axes.imshow(values.T / scale, vmin=low / scale, vmax=high / scale, cmap=SIGNED if signed else POSITIVE,
+                        origin="lower", extent=(*edges[0], *edges[1]), interpolation="nearest", rasterized=True)
     bar = drawing.colorbar(image, cax=axes.inset_axes([1.02, 0.0, 0.03, 1.0]))
     bar.outline.set_linewidth(0.5)
-    axes.set_title(panel.label, pad=4)
+    axes.set_title(quantity(panel.symbol, panel.kind, power) + panel.note, pad=4)
     for spine in axes.spines.values():
         spine.set_visible(True)
+
+
+def _power(largest: float) -> int:
+    """The power of ten to take out of numbers up to ``largest``; 0 where they read well as they are."""
+    power = math.floor(math.log10(largest)) if largest > 0 else 0
+    return 0 if -2 < power < 3 else power
 
 
 def _field_lines(axes, psi: np.ndarray, size) -> None:
     """Contours of the flux, and its X and O points where the flux is periodic."""
     span = np.ptp(psi)
-    if not span > 0:
-        return
     a, b = np.linspace(0, size[0], psi.shape[0]), np.linspace(0, size[1], psi.shape[1])
     levels = psi.min() + span * (np.arange(CONTOURS) + 0.5) / CONTOURS
     axes.contour(a, b, psi.T, levels=levels, colors=BLACK, linewidths=0.35, alpha=0.6, linestyles="solid")

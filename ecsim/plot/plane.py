@@ -42,7 +42,20 @@ def cut(values: np.ndarray, plane: Plane, d: int) -> np.ndarray:
     return values[(..., *index)]
 
 
+def smoothed(values: np.ndarray) -> np.ndarray:
+    """Twice the 1-2-1 mean along both axes of a periodic plane, against the noise of few particles."""
+    for axis in (0, 1, 0, 1):
+        values = 0.5 * values + 0.25 * (np.roll(values, 1, axis) + np.roll(values, -1, axis))
+    return values
+
+
 def flux_of(snapshot: Snapshot, plane: Plane) -> np.ndarray:
     """ψ (na + 1, nb + 1) at the nodes of the plane."""
     B = cut(snapshot.meshes["B"].values, plane, len(snapshot.cells))
     return flux_function(B[plane.a], B[plane.b], (snapshot.spacing[plane.a], snapshot.spacing[plane.b]))
+
+
+def has_structure(snapshot: Snapshot, plane: Plane) -> bool:
+    """Whether the field in the plane is more than noise: smoothing over neighbours leaves most of its energy."""
+    B = cut(snapshot.meshes["B"].values, plane, len(snapshot.cells))[[plane.a, plane.b]]
+    return sum(float(np.sum(smoothed(part) ** 2)) for part in B) > 0.5 * float(np.sum(B**2))

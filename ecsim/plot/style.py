@@ -48,9 +48,10 @@ def position(axis: str) -> str:
     return rf"${axis}\,/\,d_i$"
 
 
-def quantity(symbol: str, kind: str) -> str:
-    """Label of a quantity with its unit, e.g. ``J_z`` in ``current_density``."""
-    return rf"${symbol}$  $[{UNITS[kind]}]$"
+def quantity(symbol: str, kind: str, power: int = 0) -> str:
+    """Label of a quantity with its unit times 10^power, e.g. ``J_z`` in ``current_density``."""
+    factor = rf"10^{{{power}}}\," if power else ""
+    return rf"${symbol}$  $[{factor}{UNITS[kind]}]$"
 
 
 def energy_unit(d: int) -> str:
