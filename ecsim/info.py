@@ -7,6 +7,7 @@ import os
 import platform
 
 from ecsim.backend import BackendError, select
+from ecsim.backend.cuda import device_report
 from ecsim.output.provenance import git_revision, processor, version_of
 
 PACKAGES = ("numpy", "scipy", "numba", "h5py", "matplotlib")
@@ -21,10 +22,10 @@ def info_text() -> str:
         **{name: version_of(name) for name in PACKAGES},
         **{module: _optional(module, names) for module, names in OPTIONAL},
         "processor": f"{processor()}, {os.cpu_count()} logical",
-        "cpu": _device("cpu"),
-        "cuda": _device("cuda"),
+        "cpu": select("cpu").describe(),
+        **_cuda(),
     }
-    return "\n".join(f"{name:<12}{text}" for name, text in table.items())
+    return "\n".join(f"{name:<16}{text}" for name, text in table.items())
 
 
 def _optional(module: str, distributions: tuple[str, ...]) -> str:
@@ -35,8 +36,10 @@ def _optional(module: str, distributions: tuple[str, ...]) -> str:
     return next((version for version in versions if version != "unknown"), "installed")
 
 
-def _device(name: str) -> str:
+def _cuda() -> dict[str, str]:
+    """The GPU, its driver and its tensor-core modes, or why there is none to use."""
     try:
-        return select(name).describe()
+        report = device_report()
     except BackendError as error:
-        return f"not usable: {error}"
+        return {"cuda": f"not usable: {error}"}
+    return {"cuda": report.pop("device"), **{f"  {name}": text for name, text in report.items()}}

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ecsim.backend.cuda.move import FRACTION, HEAD_BYTES, LEAST_IN_FULL_RUN, LEAST_RECORDS
+from ecsim.backend.cuda.store import slots_for
 from ecsim.deck.schema import Deck
 from ecsim.grid import Block, Grid
 from ecsim.output.energies import CHUNK, COLUMNS
@@ -17,13 +19,15 @@ from ecsim.problems import registry
 DOUBLE, INDEX = 8, 4
 SOLVE_TEMPORARIES = 8
 COLUMN_INDEX = 85_000
+PER_CELL, OUTBOX_PER_CELL = 12, 52
 SPECIES_COMPONENTS, COMMON_COMPONENTS = 10, 10
 
 
 def arrays(deck: Deck, device: str) -> dict[str, int]:
     """Bytes of the large arrays at the peak of a cycle on ``"cpu"`` or ``"cuda"``, by name."""
     block = Block(Grid(deck.grid.cells, deck.grid.size, deck.grid.order))
-    return {**cpu_particles(deck, block), **fields(deck, block)}
+    particles = {"cpu": cpu_particles, "cuda": cuda_particles}[device]
+    return {**particles(deck, block), **fields(deck, block)}
 
 
 def cpu_particles(deck: Deck, block: Block) -> dict[str, int]:
@@ -36,6 +40,23 @@ def cpu_particles(deck: Deck, block: Block) -> dict[str, int]:
     sizes = {species.per_cell for species in deck.species}
     position = 4 if deck.particles.position == "float32" else 0
     found["work arrays of the sort"] = sum(sizes) * block.n_cells * (3 * INDEX + DOUBLE + position)
+    return found
+
+
+def cuda_particles(deck: Deck, block: Block) -> dict[str, int]:
+    """The particle stores with the slack of their cells, the mover's outbox, and the sums of the assembly."""
+    found, words, most = {}, 0, 0
+    for species, weights in zip(deck.species, weighted(deck, block), strict=True):
+        slots = int(slots_for(np.array([species.per_cell]), np)[0]) * block.n_cells
+        found[f"particles: {species.name}"] = slots * particle_bytes(deck, weights) + PER_CELL * block.n_cells
+        half_words = (block.d + 1) // 2 if deck.particles.position == "float32" else block.d
+        words = max(words, half_words + 3 + weights + deck.particles.ids)
+        most = max(most, species.per_cell * block.n_cells)
+    records = max(int(FRACTION * most), LEAST_RECORDS)
+    heads = HEAD_BYTES * (block.n_cells + records // LEAST_IN_FULL_RUN + 1)
+    found["outbox of the mover"] = DOUBLE * words * records + heads + OUTBOX_PER_CELL * block.n_cells
+    numbers = 9 * (2 * block.order + 1) ** block.d + 4 * (block.order + 1) ** block.d
+    found["sums of the assembly"] = DOUBLE * numbers * block.n_cells
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from ecsim.backend import BackendError, select
 from ecsim.backend.cpu import on_compile
@@ -26,8 +27,8 @@ def run(deck: Deck, directory: str, quiet: bool = False) -> None:
     if not quiet:
         on_compile(Announcement("compiling kernels for this machine; later runs will find them ready"))
     try:
-        device = select(deck.backend.device, threads=deck.backend.threads).name
-        refuse(deck, device)
+        backend = select(deck.backend.device, threads=deck.backend.threads)
+        refuse(deck, backend)
         simulation = Simulation.from_deck(deck, output=directory)
     except (RunDirectoryError, BackendError, DeckError) as error:
         raise CommandError(error, BAD_INPUT) from None
@@ -35,7 +36,7 @@ def run(deck: Deck, directory: str, quiet: bool = False) -> None:
         raise CommandError(reason(error), FAILED) from None
     if not quiet:
         seconds = time.perf_counter() - started
-        print(opening(make_plan(deck, device), simulation.plasma.backend.describe(), seconds), flush=True)
+        print(opening(make_plan(deck, backend.name), simulation.plasma.backend.describe(), seconds), flush=True)
     advance(simulation, deck, quiet, f"what was written is kept in {directory}")
     if not quiet:
         print(f"results in {directory}")
@@ -53,12 +54,13 @@ class Announcement:
         self.text = None
 
 
-def refuse(deck: Deck, device: str) -> None:
-    """Raise for what the device that was taken cannot do, and for more memory than the machine has."""
-    faults = device_faults(deck, device)
+def refuse(deck: Deck, backend: Any) -> None:
+    """Raise for what the device that was taken cannot do, and for more memory than it has."""
+    faults = device_faults(deck, backend.name)
     if faults:
         raise DeckError(faults, deck.source)
-    plan, limit = make_plan(deck, device), available(device)
+    plan = make_plan(deck, backend.name)
+    limit = backend.memory["free"] if backend.name == "cuda" else available("cpu")
     if limit is not None and plan.bytes > limit:
         raise CommandError(
             f"the run needs {human(plan.bytes)} of memory and there are {human(limit)}; `ecsim check` shows what for. "

@@ -190,13 +190,14 @@ def test_overflow_stops_the_run_and_keeps_what_was_written(deck, capsys):
 
 
 def test_a_number_that_is_not_finite_stops_the_run(deck, capsys, monkeypatch):
-    from ecsim.plasma import Plasma
+    from ecsim.simulation import advance
 
-    def check(plasma):
+    def failing(plasma, *arguments):
         if plasma.step == 2:
             raise FloatingPointError("species 'ions' is not finite after cycle 3")
+        advance(plasma, *arguments)
 
-    monkeypatch.setattr(Plasma, "check_finite", check)
+    monkeypatch.setattr("ecsim.simulation.advance", failing)
     assert main(["run", "wave.toml", "--device", "cpu", "--quiet"]) == 3
     assert "not finite after cycle 3" in capsys.readouterr().err
     assert read_energies("runs/wave")["step"].tolist() == [0, 1, 2]
