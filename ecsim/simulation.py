@@ -12,8 +12,7 @@ from ecsim.backend import select
 from ecsim.builder import build
 from ecsim.cycle import advance
 from ecsim.deck import Deck, full_key, load_deck
-from ecsim.grid import Block
-from ecsim.parallel.halo import PeriodicHalo
+from ecsim.parallel.domain import Domain
 from ecsim.particles.species import Species, locate
 from ecsim.plasma import Plasma
 from ecsim.solver.gmres import SolverError
@@ -30,7 +29,7 @@ class Simulation:
         self.plasma, self.steps, self.recorder = plasma, steps, recorder
         self.species = plasma.species
         self.deck: Deck | None = None
-        self._observers: list[tuple[int, Callable[[Simulation], Any]]] = []
+        self._schedule = Schedule()
         self._first_energy = plasma.energies()["total"]
         self.iterations: list[int] = []
         self.worst_drift = 0.0
@@ -73,7 +72,8 @@ class Simulation:
         grid, checked, E, B = check_arrays(cells=cells, size=size, dt=dt, theta=theta, shape=shape, species=species,
                                            E=E, B=B, tolerance=tolerance)
         backend = select(device, threads=threads)
-        block = Block(grid)
+        domain = Domain.whole(grid)
+        block = domain.block
         members = []
         for s in checked:
             weight = s["q"] if isinstance(s["q"], float) else None
@@ -83,7 +83,7 @@ class Simulation:
                          np.arange(len(cell), dtype=np.uint64))
             store.sort()
             members.append(Species(s["name"], s["charge_to_mass"], store))
-        plasma = Plasma(block, PeriodicHalo(block), backend, members, E, B, dt=dt, theta=theta, tolerance=tolerance,
+        plasma = Plasma(domain, backend, members, E, B, dt=dt, theta=theta, tolerance=tolerance,
                         restart=restart, max_iterations=max_iterations, guess=guess, method=method, precision=precision)
         return cls(plasma)
 
@@ -91,9 +91,7 @@ class Simulation:
 
     def on(self, step_interval: int, function: Callable[[Simulation], Any]) -> None:
         """Call ``function(simulation)`` after every ``step_interval``-th cycle. Raises ValueError unless it is ≥ 1."""
-        if int(step_interval) != step_interval or step_interval < 1:
-            raise ValueError(f"step_interval = {step_interval!r}; a whole number of at least 1 is allowed")
-        self._observers.append((int(step_interval), function))
+        self._schedule.on(step_interval, function)
 
     def step(self, n: int = 1) -> None:
         """Advance by n cycles. Raises SolverError (with the step) or FloatingPointError if one fails."""
@@ -107,9 +105,7 @@ class Simulation:
             self.worst_drift = max(self.worst_drift, abs(self.drift()))
             if self.recorder:
                 self.recorder.record(self)
-            for interval, function in self._observers:
-                if p.step % interval == 0:
-                    function(self)
+            self._schedule.call(p.step, self)
 
     def run(self, steps: int | None = None) -> None:
         """Run until ``steps`` cycles are done (the deck's number if None); files are closed whatever happens.

@@ -161,7 +161,7 @@ def test_observers_and_their_interval():
     run.run(7)
     assert seen == [3, 6]
     for interval in (0, -1, 2.5):
-        with pytest.raises(ValueError, match="step_interval"):
+        with pytest.raises(ValueError, match="at least 1"):
             run.on(interval, print)
     with pytest.raises(ValueError, match="how long"):
         Simulation.from_arrays(**random_plasma((4,), seed=6), dt=0.1).run()
