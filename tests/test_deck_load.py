@@ -137,6 +137,7 @@ def test_deck_is_frozen():
         ({"wholly_other": {}}, ["wholly_other: unknown section", "known are grid, time"]),
         ({"theta": 0.5}, ["theta = 0.5", "outside any section", "did you mean `time.theta`?"]),
         ({"grid__theta": 0.5}, ["grid.theta = 0.5", "did you mean `time.theta`?"]),
+        ({"time__threads": 2}, ["time.threads = 2", "did you mean `backend.threads`?"]),
         ({"output__fields_evry": 5}, ["output.fields_evry = 5", "did you mean `fields_every`?"]),
         ({"time__\x1b[31mred\n": 1}, ["time.\\x1b[31mred\\n = 1"]),
     ],

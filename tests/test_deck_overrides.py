@@ -63,7 +63,8 @@ def test_steps_and_end_time_take_each_others_place():
         ("time.dt=1\nsteps = 4", ["time.dt = 1\\nsteps = 4", "is not a TOML value"]),
         ("time.dt=[1", ["time.dt = [1", "is not a TOML value"]),
         ("time.dt", ['"time.dt"', "section.key=value"]),
-        ("dt=1", ["dt = 1", "section.key=value"]),
+        ("dt=1", ["dt = 1", "section.key=value", "did you mean `time.dt`?"]),
+        ("stpes=1", ["stpes = 1", "section.key=value", "did you mean `time.steps`?"]),
         ("time.dt.x=1", ["time.dt.x = 1", "section.key=value"]),
         (
             "species.electron.start=quiet",

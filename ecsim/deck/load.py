@@ -152,7 +152,7 @@ class _Reader:
             if name in names:
                 continue
             meant = nearest(str(name), [other for other in names if other not in known])
-            if meant:
+            if meant and name not in schema.homes():
                 known[meant] = value
             self._unknown(path, str(name), value, names)
         return known
@@ -178,20 +178,14 @@ def _name(table: Any) -> str | None:
 
 
 def _suggestion(name: str, names: list[str]) -> str:
-    """The near miss among `names`, else the key of another section that is called that."""
-    near = hint(name, names)
-    if near:
-        return near
-    homes = {key: section for section, cls in schema.SECTIONS.items() for key in keys_of_section(cls)}
+    """The key of another section that is called that, else the near miss among `names`, else of any section."""
+    homes = schema.homes()
+    if name not in homes and hint(name, names):
+        return hint(name, names)
     found = nearest(name, homes)
     if found:
-        return f"; did you mean `{homes[found]}.{found}`?"
+        return f"; did you mean `{homes[found]}`?"
     return f"; known are {', '.join(names)}" if names else "; it takes no keys"
-
-
-def keys_of_section(cls: Any) -> list[str]:
-    """The names of a section's keys."""
-    return ["name"] if cls is schema.Problem else list(keys_of(cls))
 
 
 def _missing(annotation: Any, field: dataclasses.Field[Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ecsim.deck import schema
-from ecsim.deck.faults import Fault, hint, show
+from ecsim.deck.faults import Fault, hint, nearest, show
 from ecsim.deck.source import read_value
 from ecsim.keys import keys_of
 
@@ -66,7 +66,10 @@ def _put(tables: dict[str, Any], path: str, value: Any, faults: list[Fault]) -> 
         table = tables.setdefault(section, {})
     else:
         form = "species.NAME.key=value" if section == "species" else "section.key=value"
-        faults.append(Fault(path, show(value), f"an override is written {form}"))
+        homes = schema.homes()
+        near = nearest(section, homes)
+        meant = f"; did you mean `{homes[near]}`?" if near and not inner else ""
+        faults.append(Fault(path, show(value), f"an override is written {form}{meant}"))
         return
     if isinstance(table, dict):
         table[inner[-1]] = value

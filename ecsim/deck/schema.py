@@ -10,7 +10,7 @@ import dataclasses
 import math
 from typing import Any
 
-from ecsim.keys import key
+from ecsim.keys import key, keys_of
 
 CPU_METHODS = ("pair", "direct", "auto")
 CUDA_METHODS = ("pair", "mma", "conventional", "flat", "auto")
@@ -87,8 +87,8 @@ class Time:
 class Problem:
     """Which plasma to start from, and that problem's own keys (listed with each problem)."""
 
-    name: str
-    params: Any
+    name: str = key(help="Name of the problem")
+    params: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,3 +230,12 @@ SECTIONS: dict[str, Any] = {
     "backend": Backend,
     "output": Output,
 }
+
+
+def homes() -> dict[str, str]:
+    """Where each key name belongs: ``section.key`` of the first section that has it."""
+    found: dict[str, str] = {}
+    for section, cls in SECTIONS.items():
+        for name in keys_of(cls):
+            found.setdefault(name, f"{section}.{name}")
+    return found
