@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ecsim.backend import select
 from ecsim.deck import Deck, dump
-from ecsim.grid import Block, Grid
+from ecsim.grid import Grid
 from ecsim.output.provenance import provenance
 from ecsim.output.rundir import check_run_directory
-from ecsim.parallel.halo import PeriodicHalo
+from ecsim.parallel.domain import Domain
 from ecsim.particles.loading import load
 from ecsim.particles.species import Species
 from ecsim.plasma import Plasma
@@ -25,7 +25,8 @@ def build(deck: Deck, directory=None) -> tuple[Plasma, Recorder | None]:
         check_run_directory(directory, overwrite)
     backend = select(deck.backend.device, threads=deck.backend.threads)
     grid = Grid(deck.grid.cells, deck.grid.size, deck.grid.order)
-    block = Block(grid)
+    domain = Domain.whole(grid)
+    block = domain.block
     problem = registry()[deck.problem.name]
     recipes = problem.recipes(deck)
     species = []
@@ -39,7 +40,7 @@ def build(deck: Deck, directory=None) -> tuple[Plasma, Recorder | None]:
         store.sort()
         species.append(Species(entry.name, entry.charge_to_mass, store))
     E, B = problem.fields(block, deck)
-    plasma = Plasma(block, PeriodicHalo(block), backend, species, E, B, dt=deck.time.dt, theta=deck.time.theta,
+    plasma = Plasma(domain, backend, species, E, B, dt=deck.time.dt, theta=deck.time.theta,
                     tolerance=deck.solver.tolerance, restart=deck.solver.restart,
                     max_iterations=deck.solver.max_iterations, guess=deck.solver.guess,
                     method=deck.assembly.method, precision=deck.assembly.precision)

@@ -34,8 +34,7 @@ def advance(p: Plasma, inspect: Callable[[Plasma], None] | None = None) -> None:
             p.backend.assemble(s.store, method=p.method, precision=p.precision, beta=s.beta(dt),
                                B_nodes=p.B_nodes, stencil=p.mass_matrix.values, moments=p.moments)
     with phase("moments"):
-        p.mass_matrix.complete()
-        halo.add(p.moments)
+        p.mass_matrix.complete(p.moments)
         J_hat = p.moments[1:][p.owned]
 
     with phase("solve"):
@@ -52,11 +51,10 @@ def advance(p: Plasma, inspect: Callable[[Plasma], None] | None = None) -> None:
     with phase("mover"):
         for s in p.species:                                 # v^{n+1} = 2α(v + βE) − v, x^{n+3/2} = x + Δt v  (2, 1)
             s.sums = s.store.move(s.beta(dt), dt, p.E_theta, p.B_nodes)
-        p.check_finite()
 
     with phase("fields"):
         p.E[p.owned] = (p.E_theta[p.owned] - (1.0 - theta) * E) / theta       # E^{n+1}                       (9)
         p.B[p.owned] -= dt * ops.curl_to_centres(p.E_theta)                   # B^{n+1} = B^n − Δt ∇×E^{n+θ}  (10)
-        halo.fill(p.E)
-        halo.fill(p.B)
-    p.step += 1
+        halo.fill(p.E, p.B)
+        p.step += 1
+        p.take_stock()

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from ecsim.fields.operators import FieldOperators, field_energy
-from ecsim.grid import Block
 from ecsim.massmatrix.stencil import MassMatrix
+from ecsim.parallel.domain import Domain
 from ecsim.particles.species import Species
 from ecsim.solver.gmres import Gmres, Solution
 from ecsim.solver.operator import FieldOperator
 
 
 class Plasma:
-    """Fields and species of one block, in plain values; knows nothing of decks or files.
+    """Fields and species of one rank's block, in plain values; knows nothing of decks or files.
 
     Parameters
     ----------
-    block, halo, backend : where, how ghosts are exchanged, who computes.
+    domain, backend : which block, how it deals with other ranks, who computes.
     species : list of Species with loaded stores.
     E : (3, *cells) at nodes.  B : (3, *cells) at centres; owned values on the host.
     dt, theta : time step in 1/ω_pi and implicitness (½ conserves energy).
@@ -25,13 +25,15 @@ class Plasma:
     method, precision : of the mass-matrix assembly.
 
     Attributes (arrays of the backend, padded with ghosts): ``E`` E^n, ``B`` B^n, ``E_theta`` E^{n+θ}, ``B_nodes``,
-    ``moments`` (ρ and Ĵ at the last assembly), ``mass_matrix``; ``step`` counts finished cycles.
+    ``moments`` (ρ and Ĵ at the last assembly), ``mass_matrix``; ``step`` counts finished cycles. ``stop_requested`` may
+    be set on any rank (by a signal, say); ``stopping`` then becomes true on all of them after the cycle.
     """
 
-    def __init__(self, block: Block, halo, backend, species: list[Species], E, B, *, dt: float, theta: float = 0.5,
+    def __init__(self, domain: Domain, backend, species: list[Species], E, B, *, dt: float, theta: float = 0.5,
                  tolerance: float = 1e-12, restart: int = 30, max_iterations: int = 500,
                  guess: str = "extrapolated", method: str = "pair", precision: str = "fp64") -> None:
-        self.block, self.halo, self.backend, self.species = block, halo, backend, species
+        block, halo = domain.block, domain.halo
+        self.domain, self.block, self.halo, self.backend, self.species = domain, block, halo, backend, species
         self.dt, self.theta, self.tolerance = dt, theta, tolerance
         self.method, self.precision, self.guess_kind = method, precision, guess
         self.step = 0
@@ -45,16 +47,19 @@ class Plasma:
         self.gmres = Gmres(xp, 3 * block.n_cells, restart, max_iterations, backend.krylov, halo.sum)
         self.solution: Solution | None = None
         self._previous_E = None
-        self.set_fields(E, B)
+        self.stop_requested = self.stopping = False
         for s in species:
             s.sums = s.store.sums()
+        self.set_fields(E, B)
+        self._first_numbers = self._numbers
 
     def set_fields(self, E, B) -> None:
-        """Take owned nodal E and centred B from the host and fill the ghosts."""
+        """Take owned nodal E and centred B from the host and fill the ghosts (collective)."""
         for padded, values in ((self.E, E), (self.B, B)):
             padded[self.owned] = self.backend.from_host(np.ascontiguousarray(values, dtype=np.float64))
-            self.halo.fill(padded)
+        self.halo.fill(self.E, self.B)
         self.E_theta[...] = self.E
+        self._sum_up()
 
     @property
     def time(self) -> float:
@@ -72,13 +77,30 @@ class Plasma:
         if self.guess_kind == "extrapolated":
             self._previous_E = E.copy()
 
-    def check_finite(self) -> None:
-        """Raise FloatingPointError naming the species if the last move met a value that is not finite."""
-        for s in self.species:
-            sums = self.backend.to_host(s.sums)
+    def take_stock(self) -> None:
+        """Sum up the state over all ranks and raise, on all of them, if it is no longer a plasma.
+
+        FloatingPointError names the species that met a value which is not finite; RuntimeError that lost particles.
+        """
+        self._sum_up()
+        for s, sums, number, first in zip(self.species, self._sums, self._numbers, self._first_numbers, strict=True):
             if not np.isfinite(sums).all():
                 raise FloatingPointError(
-                    f"species '{s.name}' has a position or velocity that is not finite after cycle {self.step + 1}")
+                    f"species '{s.name}' has a position or velocity that is not finite after cycle {self.step}")
+            if number != first:
+                raise RuntimeError(f"species '{s.name}' has {number:.0f} particles after cycle {self.step}, "
+                                   f"not {first:.0f}: some were lost between ranks")
+
+    def _sum_up(self) -> None:
+        """Field energies, sums and numbers of the species and the wish to stop, over all ranks in one reduction."""
+        xp, volume = self.backend.xp, self.block.volume
+        energies = xp.stack([field_energy(self.E[self.owned], volume), field_energy(self.B[self.owned], volume)])
+        counts = xp.asarray([float(self.stop_requested), *(float(s.store.n) for s in self.species)])
+        mine = xp.concatenate([energies, *(s.sums for s in self.species), counts])
+        total = self.backend.to_host(self.halo.sum(mine))
+        self._electric, self._magnetic = float(total[0]), float(total[1])
+        self._sums = total[2:2 + 5 * len(self.species)].reshape(-1, 5)
+        self.stopping, self._numbers = bool(total[2 + self._sums.size]), total[3 + self._sums.size:]
 
     def total_current(self):
         """J̄ = Ĵ + M E^{n+θ} at the last cycle's middle, owned (3, *cells): the current that Ampère's law has seen."""
@@ -88,18 +110,20 @@ class Plasma:
 
     def energies(self) -> dict:
         """Energies over all ranks at time nΔt: electric, magnetic, kinetic (per species name) and total."""
-        volume, total = self.block.volume, self.halo.sum
-        electric = float(total(field_energy(self.E[self.owned], volume)))
-        magnetic = float(total(field_energy(self.B[self.owned], volume)))
-        kinetic = {s.name: float(total(self.backend.to_host(s.sums)[0])) / s.charge_to_mass for s in self.species}
-        return {"electric": electric, "magnetic": magnetic, "kinetic": kinetic,
-                "total": electric + magnetic + sum(kinetic.values())}
+        kinetic = {s.name: float(sums[0]) / s.charge_to_mass for s, sums in zip(self.species, self._sums, strict=True)}
+        return {"electric": self._electric, "magnetic": self._magnetic, "kinetic": kinetic,
+                "total": self._electric + self._magnetic + sum(kinetic.values())}
 
     def momentum(self) -> np.ndarray:
         """Total particle momentum (3,) over all ranks, in m_i c n0 (c/ω_pi)^d."""
-        return sum((self.halo.sum(self.backend.to_host(s.sums)[1:4]) / s.charge_to_mass for s in self.species),
-                   np.zeros(3))
+        each = (sums[1:4] / s.charge_to_mass for s, sums in zip(self.species, self._sums, strict=True))
+        return sum(each, np.zeros(3))
 
     def charge(self) -> float:
         """Total charge of all species over all ranks."""
-        return float(sum(self.halo.sum(self.backend.to_host(s.sums)[4]) for s in self.species))
+        return float(self._sums[:, 4].sum())
+
+    @property
+    def n_particles(self) -> int:
+        """Macro-particles of all species on all ranks."""
+        return int(self._numbers.sum())

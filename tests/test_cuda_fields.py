@@ -10,7 +10,7 @@ from ecsim.backend.cpu import CpuBackend
 from ecsim.fields.operators import FieldOperators
 from ecsim.grid import Block, Grid
 from ecsim.massmatrix.stencil import half_offsets
-from ecsim.parallel.halo import PeriodicHalo
+from ecsim.parallel.halo import Halo
 
 BLOCKS = [((5, 4, 6), 1), ((4, 3, 5), 2), ((1, 3, 1), 1), ((2, 1, 4), 2), ((6, 5), 1), ((3, 4), 2), ((1, 4), 2),
           ((7,), 1), ((1,), 2)]
@@ -35,13 +35,13 @@ def block(request):
 def stencil_of(rng, block, components):
     """A random stencil and its ghosts."""
     values = rng.standard_normal((len(half_offsets(block.d, block.order)), components, *block.padded))
-    PeriodicHalo(block).fill(values)
+    Halo(block).fill(values)
     return values
 
 
 def padded_of(rng, block, components):
     x = rng.standard_normal((components, *block.padded))
-    PeriodicHalo(block).fill(x)
+    Halo(block).fill(x)
     return x
 
 
@@ -70,7 +70,7 @@ def test_field_operator_is_the_sum_of_its_maps(backend, rng, block):
 @pytest.mark.parametrize("components", [1, 5])
 def test_ghosts_like_the_plain_halo(backend, rng, block, components):
     a = rng.standard_normal((components, *block.padded))
-    ghosts, plain = backend.periodic_ghosts(block), PeriodicHalo(block)
+    ghosts, plain = backend.periodic_ghosts(block), Halo(block)
     added, filled = backend.from_host(a.copy()), backend.from_host(a.copy())
     ghosts.add(added)
     ghosts.fill(filled)

@@ -7,7 +7,7 @@ import pytest
 
 from ecsim.fields.operators import FieldOperators
 from ecsim.grid import Block, Grid
-from ecsim.parallel.halo import PeriodicHalo
+from ecsim.parallel.halo import Halo
 
 SHAPES = [(7,), (1,), (6, 5), (1, 4), (4, 5, 3), (1, 6, 1), (2, 1, 3)]
 
@@ -15,7 +15,7 @@ SHAPES = [(7,), (1,), (6, 5), (1, 4), (4, 5, 3), (1, 6, 1), (2, 1, 3)]
 def padded(block, a):
     out = np.full((*a.shape[: a.ndim - block.d], *block.padded), np.nan)
     out[block.interior] = a
-    PeriodicHalo(block).fill(out)
+    Halo(block).fill(out)
     return out
 
 
@@ -67,7 +67,7 @@ def test_curl_converges_at_second_order():
 @pytest.mark.parametrize("cells", SHAPES)
 def test_halo_fill_and_add(cells, order):
     block = make(cells, order)
-    halo, g = PeriodicHalo(block), order
+    halo, g = Halo(block), order
     a = np.random.default_rng(3).standard_normal((2, *block.padded))
     index = np.meshgrid(*[(np.arange(n + 2 * g) - g) % n for n in cells], indexing="ij")
     total = np.zeros((2, *cells))

@@ -29,7 +29,7 @@ def assemble(positions, coefficients, *, cells, size, shape: str = "cic", method
     Raises ValueError listing every fault of the arguments.  Source: Pennati & Markidis 2026, arXiv 2604.19286.
     """
     from ecsim.backend import select
-    from ecsim.parallel.halo import PeriodicHalo
+    from ecsim.parallel.halo import Halo
     from ecsim.particles.species import locate
 
     faults = [] if shape in SHAPE_ORDERS else [f"shape = {shape!r}; {' or '.join(SHAPE_ORDERS)} is allowed"]
@@ -45,7 +45,7 @@ def assemble(positions, coefficients, *, cells, size, shape: str = "cic", method
     if faults:
         raise ValueError("; ".join(faults))
     backend, block = select(device, threads=threads), Block(grid)
-    matrix = MassMatrix(block, PeriodicHalo(block), backend, components=1 if c.ndim == 1 else 9)
+    matrix = MassMatrix(block, Halo(block), backend, components=1 if c.ndim == 1 else 9)
     cell, s = locate(block, x)
     columns = np.ascontiguousarray(c.reshape(len(x), -1).T) * block.volume  # the backend divides by V
     backend.assemble_columns(block, cell, s, columns, matrix.values, method)

@@ -49,9 +49,9 @@ class MassMatrix:
         """Set every entry, ghosts included, to zero before an assembly."""
         self.values[...] = 0.0
 
-    def complete(self) -> None:
-        """After an assembly: bring ghost contributions to their owners, then refresh the ghosts."""
-        self.halo.add(self.values)
+    def complete(self, *moments) -> None:
+        """After an assembly: bring ghost contributions, of ``moments`` too, to their owners; refresh own ghosts."""
+        self.halo.add(self.values, *moments)
         self.halo.fill(self.values)
 
     def multiply_padded(self, x, out) -> None:
@@ -83,7 +83,7 @@ class MassMatrix:
 
         Where a dimension is so thin that several offsets lead back to the same node, all of them count.
         """
-        cells = self.block.cells
+        cells = self.block.grid.cells
         rows = [0] if self.components == 1 else [0, 4, 8]
         owned = self.values[self.block.interior]
         total = owned[0, rows].copy()
@@ -93,8 +93,13 @@ class MassMatrix:
         return total[0] if self.components == 1 else total
 
     def to_scipy(self) -> scipy.sparse.csr_array:
-        """The whole matrix as float64 CSR on the host, row = component·N + flat node; entries of one rank's block."""
+        """The whole matrix as float64 CSR on the host, row = component·N + flat node.
+
+        Raises ValueError on several ranks, each of which has some rows only.
+        """
         cells, n = self.block.cells, self.block.n_cells
+        if cells != self.block.grid.cells:
+            raise ValueError("to_scipy() needs the whole matrix on one rank")
         values = self.backend.to_host(self.values)[self.block.interior].reshape(*self.values.shape[:2], n)
         node = np.arange(n)
         index = np.stack(np.unravel_index(node, cells))

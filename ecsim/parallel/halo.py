@@ -1,13 +1,19 @@
-"""Ghost layers: two verbs, ``fill`` (owner → ghost) and ``add`` (ghost → owner).
+"""Ghost layers: two verbs, ``fill`` (owner → ghost) and ``add`` (ghost → owner), on any number of ranks.
 
 Dimension by dimension, so that edges and corners come out right, and in a fixed order, so that sums are
-deterministic. A dimension that one rank owns whole is its own neighbour on both sides; blocks thinner than the
-ghost layers (a dimension of one cell) work because ghost indices are taken modulo the number of cells.
+deterministic. A dimension that this rank owns whole is its own neighbour on both sides; there ghost indices are taken
+modulo the number of cells, so that a dimension of one cell works. Along a dimension that is cut, what goes to a
+neighbour travels in one message, whatever the number of arrays and components.
 """
 
 from __future__ import annotations
 
+import itertools
+
 from ecsim.grid import Block
+from ecsim.parallel.transport import Alone
+
+LOW, HIGH = 0, 1
 
 
 def _along(axis_from_end: int, index) -> tuple:
@@ -15,34 +21,66 @@ def _along(axis_from_end: int, index) -> tuple:
     return (..., index, *(slice(None),) * (axis_from_end - 1))
 
 
-class PeriodicHalo:
-    """Ghost exchange of a block that owns the whole periodic box."""
+class Halo:
+    """Ghost exchange of one block of a periodic box.
 
-    def __init__(self, block: Block) -> None:
-        self.block = block
-        self._layers = []
+    neighbours : for each dimension the ranks (low, high) beside the block, or None where it spans the box; by default
+    it does everywhere.  transport : how arrays get there.
+    """
+
+    def __init__(self, block: Block, neighbours=None, transport=None) -> None:
+        self.block, self.transport = block, transport or Alone()
+        self._dimensions = []
         g = block.ghosts
         for k, n in enumerate(block.cells):
-            axis = block.d - k
-            if n >= g:
-                pairs = [(slice(0, g), slice(n, n + g)), (slice(n + g, n + 2 * g), slice(g, 2 * g))]
+            ghosts, owners = (slice(0, g), slice(n + g, n + 2 * g)), (slice(g, 2 * g), slice(n, n + g))
+            peers = neighbours[k] if neighbours else None
+            if peers is None and n < g:
+                ghosts = [slice(j, j + 1) for j in (*range(g), *range(n + g, n + 2 * g))]
+                mirrored = [slice(g + (j.start - g) % n, g + (j.start - g) % n + 1) for j in ghosts]
             else:
-                ghosts = [*range(g), *range(n + g, n + 2 * g)]
-                pairs = [(slice(j, j + 1), slice(g + (j - g) % n, g + (j - g) % n + 1)) for j in ghosts]
-            self._layers.append([(_along(axis, ghost), _along(axis, owner)) for ghost, owner in pairs])
+                mirrored = owners[::-1]
+            axis = block.d - k
+            self._dimensions.append((peers, *([_along(axis, i) for i in some] for some in (ghosts, mirrored, owners))))
 
-    def fill(self, a) -> None:
-        """Copy owned values into the ghosts of ``a``, shape (..., *padded), in place."""
-        for layers in self._layers:
-            for ghost, owner in layers:
-                a[ghost] = a[owner]
+    def fill(self, *arrays) -> None:
+        """Copy owned values into the ghosts of arrays (..., *padded), in place."""
+        for peers, ghosts, mirrored, owners in self._dimensions:
+            if peers:
+                for side, a, values in self._exchange(peers, arrays, owners):
+                    a[ghosts[side]] = values
+            else:
+                for a, (ghost, owner) in itertools.product(arrays, zip(ghosts, mirrored, strict=True)):
+                    a[ghost] = a[owner]
 
-    def add(self, a) -> None:
-        """Add what was deposited on ghosts of ``a`` to its owners, in place; the ghosts are left as they were."""
-        for layers in reversed(self._layers):
-            for ghost, owner in layers:
-                a[owner] += a[ghost]
+    def add(self, *arrays) -> None:
+        """Add what lies on ghosts of arrays (..., *padded) to its owners, in place; ghosts stay as they were."""
+        for peers, ghosts, mirrored, owners in reversed(self._dimensions):
+            if peers:
+                for side, a, values in self._exchange(peers, arrays, ghosts):
+                    a[owners[side]] += values
+            else:
+                for a, (ghost, owner) in itertools.product(arrays, zip(ghosts, mirrored, strict=True)):
+                    a[owner] += a[ghost]
+
+    def _exchange(self, peers, arrays, layers):
+        """Send the layers (low, high) of all arrays; yields (side, array, values) of what came, high side first."""
+        xp = self.transport.xp
+        sent = [xp.concatenate([a[layer].reshape(-1) for a in arrays]) for layer in layers]
+        came = [xp.empty_like(packed) for packed in sent]
+        self.transport.exchange(peers, *sent, *came)
+        for side in (HIGH, LOW):
+            begin = 0
+            for a in arrays:
+                shape = a[layers[side]].shape
+                end = begin + a[layers[side]].size
+                yield side, a, came[side][begin:end].reshape(shape)
+                begin = end
 
     def sum(self, a):
-        """Sum of ``a`` (a scalar or a small array) over all ranks."""
-        return a
+        """Sum of an array over all ranks, the same bits on each."""
+        return self.transport.sum(a)
+
+    def max(self, value: float) -> float:
+        """Largest of a number over all ranks."""
+        return self.transport.max(value)

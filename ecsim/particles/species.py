@@ -8,20 +8,23 @@ from ecsim.grid import Block
 
 
 def locate(block: Block, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Support cell and in-cell coordinate of positions in a block that spans the periodic box.
+    """Local support cell and in-cell coordinate of positions anywhere in the box.
 
-    x : (P, d) in c/ω_pi, wrapped into the box.  Returns ``cell`` (P,) int32 in C order and ``s`` (d, P) in [−½, ½),
-    relative to the support cell's centre in cell widths (CIC: the cell that holds x; TSC: the cell around the nearest node).
+    x : (P, d) in c/ω_pi, wrapped into the box.  Returns ``cell`` (P,) int32 in C order, −1 where another block owns it,
+    and ``s`` (d, P) in [−½, ½), relative to the support cell's centre in cell widths (CIC: the cell that holds x; TSC: the
+    cell around the nearest node).
     """
-    cell = np.zeros(len(x), dtype=np.int64)
+    cell, owned = np.zeros(len(x), dtype=np.int64), np.ones(len(x), dtype=bool)
     s = np.empty((block.d, len(x)))
-    for k, (n, width, size) in enumerate(zip(block.cells, block.spacing, block.grid.size, strict=True)):
+    for k, (n, width, size) in enumerate(zip(block.grid.cells, block.spacing, block.grid.size, strict=True)):
         wrapped = np.mod(x[:, k], size)
         xi = np.where(wrapped < size, np.minimum(wrapped / width, np.nextafter(n, 0)), 0.0)
         i = np.floor(xi + 0.5 * (block.order - 1))
         s[k] = xi - i - 0.5 * (2 - block.order)
-        cell = cell * n + np.where(i == n, 0, i).astype(np.int64)
-    return cell.astype(np.int32), s
+        local = np.where(i == n, 0, i).astype(np.int64) - block.origin[k]
+        owned &= (local >= 0) & (local < block.cells[k])
+        cell = cell * block.cells[k] + local
+    return np.where(owned, cell, -1).astype(np.int32), s
 
 
 def positions(block: Block, cell: np.ndarray, s: np.ndarray, back: np.ndarray | None = None) -> np.ndarray:

@@ -1,0 +1,153 @@
+"""Whether this process has peers, and how a job of many ranks fails together.
+
+MPI is imported only where a launcher has started the process (or the caller has imported mpi4py itself). A launcher
+that belongs to another MPI than mpi4py's starts processes that do not see each other; that is found out here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS")
+RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+GRACE_SECONDS = 3.0
+
+
+class LaunchError(RuntimeError):
+    """The process was started as one of many and cannot work as one; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The ranks of this job.
+
+    comm : mpi4py communicator of all ranks, None for a process without peers.  rank, size : in it.
+    local_rank, local_size : among the ranks on this host.  share : processors of this host that fall to this rank.
+    library : the MPI in one line.  failing : communicator kept for `fail_together`.
+    """
+
+    comm: Any = None
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    share: float = 1.0
+    library: str = "not used (one process)"
+    failing: Any = None
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this is rank 0, which prints and writes."""
+        return self.rank == 0
+
+    def on_root(self, function: Callable[[], Any]) -> Any:
+        """Call ``function`` on rank 0; what it returns is returned, and what it raises is raised, on every rank."""
+        if self.comm is None:
+            return function()
+        outcome: tuple[Any, BaseException | None] = (None, None)
+        if self.is_root:
+            try:
+                outcome = function(), None
+            except Exception as error:
+                outcome = None, error
+        result, error = self.comm.bcast(outcome, root=0)
+        if error is not None:
+            raise error
+        return result
+
+    def fail_together(self, seconds: float = GRACE_SECONDS) -> bool:
+        """Whether all ranks call this within ``seconds``: then each may end in order, else the job must be aborted."""
+        request, deadline = self.failing.Ibarrier(), time.monotonic() + seconds
+        while not request.Test():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+        return True
+
+
+def announced(environment: Mapping[str, str]) -> int | None:
+    """How many ranks (at least) a launcher says it has started; None if there was no launcher, 0 if it does not say."""
+    sizes = [int(environment[name]) for name in SIZES if environment.get(name, "").isdigit()]
+    if sizes:
+        return max(sizes)
+    ranks = [int(environment[name]) for name in RANKS if environment.get(name, "").isdigit()]
+    return (1 + max(ranks) if max(ranks) else 0) if ranks else None
+
+
+@cache
+def world() -> World:
+    """The World of this process; asked for the first time, it starts MPI where there is a launcher (collective).
+
+    Raises LaunchError if mpi4py is missing, or if its MPI does not see the peers that the launcher has started.
+    """
+    count = announced(os.environ)
+    if "mpi4py.MPI" not in sys.modules:
+        if count is None or count == 1:
+            return World()
+        if importlib.util.find_spec("mpi4py") is None:
+            raise LaunchError(
+                f"an MPI launcher has started {count or 'several'} processes, but mpi4py is not installed: each would "
+                "run the whole deck. Install the extra 'mpi' (pip install 'ecsim[mpi]'), or start one process")
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    check_peers(count, comm.size, MPI.Get_library_version())
+    if comm.size == 1:
+        return World(library=_first_line(MPI.Get_library_version()))
+    return _join(MPI, comm)
+
+
+def check_peers(count: int | None, size: int, library: str) -> None:
+    """Raise LaunchError if a launcher has started ``count`` ranks and mpi4py's MPI sees one."""
+    if size == 1 and (count or 1) > 1:
+        raise LaunchError(
+            f"the launcher has started {count} processes, but mpi4py's MPI ({_first_line(library)}) sees one: they "
+            "belong to different MPIs, and each would run the whole deck. Use the mpiexec of mpi4py's MPI (with the "
+            f"'mpich' package: {os.path.join(os.path.dirname(sys.executable), 'mpiexec')}), or install an mpi4py "
+            "that is built for the MPI of your mpirun (pip install --no-binary mpi4py mpi4py)")
+
+
+def _join(MPI, comm) -> World:
+    """The World of several ranks; an uncaught exception on one of them ends the job from now on."""
+    host = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    holders = host.allgather(mine)
+    share = sum(1.0 / sum(cpu in others for others in holders) for cpu in mine)
+    joined = World(comm, comm.rank, comm.size, host.rank, host.size, share, _first_line(MPI.Get_library_version()),
+                   comm.Dup())
+    host.Free()
+    sys.excepthook = _end_the_job
+    return joined
+
+
+def _first_line(text: str) -> str:
+    return " ".join(text.replace("\0", "").partition("\n")[0].replace("Version:", "").split())
+
+
+def _end_the_job(kind, value, trace) -> None:
+    """Instead of the usual end of a process by an exception: its traceback once, and the end of all ranks."""
+    fail("".join(traceback.format_exception(kind, value, trace)).rstrip(), 1)
+
+
+def fail(message: str, code: int) -> int:
+    """Print ``message`` on stderr and return ``code``, once for the job if all ranks fail; else end the job with it."""
+    try:
+        here = world()
+    except LaunchError:
+        here = World()
+    if here.comm is None:
+        print(message, file=sys.stderr, flush=True)
+    elif not here.fail_together():
+        print(f"rank {here.rank} of {here.size}: {message}", file=sys.stderr, flush=True)
+        here.comm.Abort(code)
+    elif here.is_root:
+        print(message, file=sys.stderr, flush=True)
+    return code

@@ -1,0 +1,127 @@
+"""How arrays travel between ranks: one interface, `Transport`, whose other forms for GPUs are in `transport_cuda`."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from typing import Any, Protocol
+
+import numpy as np
+
+SPIN_SECONDS = 5e-5
+TO_LOW, TO_HIGH = 1, 2
+
+
+class TransportError(RuntimeError):
+    """The transport that was asked for is not to be had; the message says why."""
+
+
+class Transport(Protocol):
+    """What ranks can do with arrays of the module ``xp`` (numpy or cupy)."""
+
+    name: str
+    rank: int
+    size: int
+    xp: Any
+
+    def exchange(self, neighbours: tuple[int, int], to_low, to_high, from_low, from_high) -> None:
+        """Send two contiguous arrays to the ranks ``neighbours`` (low, high) and receive two in place.
+
+        Arrays may be empty; both sides know the lengths. The two neighbours may be the same rank.
+        """
+
+    def exchange_counts(self, neighbours: tuple[int, int], to_low: int, to_high: int) -> tuple[int, int]:
+        """Send a number to each neighbour and return theirs, (from low, from high)."""
+
+    def sum(self, a):
+        """Sum of an array over all ranks, the same bits on each; a new array of the same module."""
+
+    def max(self, value: float) -> float:
+        """Largest of a number over all ranks."""
+
+
+class Alone:
+    """The transport of one rank: there is nobody to talk to."""
+
+    name = "none"
+    rank, size, comm = 0, 1, None
+    xp = np
+
+    def exchange(self, neighbours, to_low, to_high, from_low, from_high) -> None:
+        """Never called: no dimension is cut."""
+        raise AssertionError("one rank has no neighbours")
+
+    exchange_counts = exchange
+
+    def sum(self, a):
+        """The array itself."""
+        return a
+
+    def max(self, value: float) -> float:
+        """The number itself."""
+        return value
+
+
+class HostTransport:
+    """MPI on numpy arrays.
+
+    comm : mpi4py communicator.  timer : its phases "exchange" and "reduce" are charged with the waiting.
+    """
+
+    name = "host"
+    xp: Any = np
+
+    def __init__(self, comm, timer=None) -> None:
+        self.comm, self.timer = comm, timer
+        self.rank, self.size = comm.rank, comm.size
+        self._wait = _waiter()
+
+    def phase(self, name: str):
+        """The timer's phase, where there is a timer."""
+        return self.timer.phase(name) if self.timer else nullcontext()
+
+    def exchange(self, neighbours, to_low, to_high, from_low, from_high) -> None:
+        """See Transport."""
+        low, high = neighbours
+        with self.phase("exchange"):
+            self._wait([self.comm.Irecv(from_low, low, TO_HIGH), self.comm.Irecv(from_high, high, TO_LOW),
+                        self.comm.Isend(to_low, low, TO_LOW), self.comm.Isend(to_high, high, TO_HIGH)])
+
+    def exchange_counts(self, neighbours, to_low: int, to_high: int) -> tuple[int, int]:
+        """See Transport."""
+        counts = np.array([[to_low], [to_high], [0], [0]], np.int64)
+        HostTransport.exchange(self, neighbours, *counts)
+        return int(counts[2, 0]), int(counts[3, 0])
+
+    def sum(self, a):
+        """See Transport."""
+        return self._reduce(np.ascontiguousarray(a, dtype=np.float64), None)
+
+    def max(self, value: float) -> float:
+        """See Transport."""
+        from mpi4py import MPI
+
+        return float(self._reduce(np.array(value, dtype=np.float64), MPI.MAX))
+
+    def _reduce(self, a: np.ndarray, operation) -> np.ndarray:
+        total = np.empty_like(a)
+        options = () if operation is None else (operation,)
+        with self.phase("reduce"):
+            self._wait([self.comm.Iallreduce(a, total, *options)])
+        return total
+
+
+def _waiter():
+    """A function that waits for MPI requests: for a moment it spins, then it naps between looks.
+
+    Where ranks share processors, one that spins takes the time of the rank that it waits for.
+    """
+    from mpi4py import MPI
+
+    def wait(requests: list) -> None:
+        begin = time.perf_counter()
+        while not MPI.Request.Testall(requests):
+            if time.perf_counter() - begin > SPIN_SECONDS:
+                time.sleep(0)
+
+    return wait
