@@ -74,7 +74,7 @@ def findings(deck: Deck) -> Iterator[Finding]:
         yield frequency("ω_p Δt", species, omega_p * dt)
         if field:
             yield frequency("Ω Δt", species, gyrofrequency(field, species.charge_to_mass) * dt)
-        yield travel(species, [v * dt / h for v, h in zip(thermal, spacing, strict=True)])
+        yield travel(species, *([v * dt / h for v, h in zip(s, spacing, strict=True)] for s in (thermal, drift)))
         yield debye(species, [omega_p * h / v if v else math.inf for v, h in zip(thermal, spacing, strict=True)])
         if any(drift) and omega_p > 0.5 * max(plasma):
             yield beam(species, omega_p, thermal, drift, spacing, dt * deck.time.n_steps)
@@ -104,10 +104,12 @@ def frequency(name: str, species: Species, value: float) -> Finding:
     return Finding(name, species.name, (value,), verdict)
 
 
-def travel(species: Species, values: Sequence[float]) -> Finding:
-    """v_th Δt/Δx: how far a thermal particle goes in a step. Field and particle must still see each other."""
+def travel(species: Species, values: Sequence[float], drifts: Sequence[float]) -> Finding:
+    """v_th Δt/Δx: how many cells a thermal particle crosses in a step, from whose middle alone it sees the field."""
     largest = max(values)
-    if largest <= 0.3:
+    if largest < 1 < max(drifts):
+        verdict = f"mind the drift: it crosses {max(drifts):.1f} cells a step, and cold beams may alias in time"
+    elif largest <= 0.3:
         verdict = "good: particles see the cells that they cross"
     elif largest <= 1:
         verdict = "fair: fast particles skip cells"

@@ -115,6 +115,12 @@ def test_verdict_on_thermal_travel(speed, warning):
     assert numbers(deck)["v_th Δt/Δx", "electrons"].warning is warning
 
 
+def test_verdict_on_a_drift_that_crosses_cells():
+    deck = load_deck(UNIFORM, {"species.electrons.drift": [0.0, 5.0, 0.0]})
+    finding = numbers(deck)["v_th Δt/Δx", "electrons"]
+    assert "crosses 2.5 cells a step" in finding.verdict and not finding.warning
+
+
 def test_cold_species_have_no_debye_length():
     finding = numbers(load_deck(UNIFORM, {"species.electrons.thermal_velocity": 0.0}))["Δx/λ_D", "electrons"]
     assert math.isinf(finding.values[0]) and finding.verdict.startswith("cold")
