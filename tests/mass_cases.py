@@ -58,7 +58,7 @@ def mixed_counts(n_cells, most=40, seed=None) -> np.ndarray:
     """Counts with an empty cell, one particle, the edges of a chunk and random others."""
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, most, n_cells)
-    counts[:min(7, n_cells)] = (0, 1, 31, 32, 33, 0, 65)[:n_cells]
+    counts[:min(7, n_cells)] = (33, 0, 1, 31, 32, 0, 65)[:n_cells]
     return counts
 
 

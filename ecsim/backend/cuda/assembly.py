@@ -161,7 +161,7 @@ def add_with_atomics(backend, particles: Particles, *, method: str, beta: float,
 
 def add_particles(backend, several: list[Particles], betas: list[float], *, method: str, precision: str, B_nodes=None,
                   scale: float, stencil, moments=None) -> None:
-    """Add the mass matrices (and moments) of all of ``several``; ``scale`` is 1/V, or 1 for given coefficients.
+    """Add the mass matrices (and moments) of all of ``several``; ``scale`` is 1/V.
 
     Raises ValueError if the method or precision does not exist.
     """
@@ -194,9 +194,9 @@ def assemble(backend, stores: list, betas: list[float], *, method: str, precisio
 
 
 def assemble_columns(backend, block: Block, cell, s, columns, stencil, method: str = "pair", precision: str = "fp64") -> None:
-    """Add the mass matrix of any coefficients ``columns`` (1 or 9, P) to ``stencil``; particles in any order.
+    """stencil[o, c, node] += Σ_p columns[c, p] W_a W_b / V of any coefficients (1 or 9, P); particles in any order.
 
     ``cell`` (P,) flat support cells, ``s`` (d, P) in-cell coordinates; host or device arrays.
     """
     add_particles(backend, [Particles.of_columns(backend, block, cell, s, columns)], [0.0], method=method,
-                  precision=precision, scale=1.0, stencil=stencil)
+                  precision=precision, scale=1.0 / block.volume, stencil=stencil)

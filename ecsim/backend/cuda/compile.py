@@ -126,8 +126,8 @@ def _text(library: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> bytes:
     return buffer.raw
 
 
-def compile_offline(file: str, macros: dict, architecture: int) -> bytes:
-    """Machine code of one variant for ``sm_<architecture>``; needs neither a GPU nor CuPy.
+def compile_offline(file: str, macros: dict, architecture: int, what: str = "CUBIN") -> bytes:
+    """Machine code ("CUBIN") or assembly ("PTX") of one variant for ``sm_<architecture>``; needs neither a GPU nor CuPy.
 
     Raises CompileError with NVRTC's log, also for warnings.
     """
@@ -137,8 +137,8 @@ def compile_offline(file: str, macros: dict, architecture: int) -> bytes:
     flags = [flag.encode() for flag in (*options(macros), f"-arch=sm_{architecture}")]
     status = library.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
     log = _text(library, "ProgramLog", program).rstrip(b"\0").decode().strip()
-    cubin = _text(library, "CUBIN", program) if status == 0 else b""
+    code = _text(library, what, program) if status == 0 else b""
     library.nvrtcDestroyProgram(ctypes.byref(program))
     if status != 0 or log:
         raise CompileError(f"{file} {macros} sm_{architecture}:\n{log or f'NVRTC error {status}'}")
-    return cubin
+    return code

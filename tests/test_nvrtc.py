@@ -1,0 +1,60 @@
+"""Every kernel compiles for every architecture that is supported, without a GPU."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ecsim.backend.cuda import compile as nvrtc
+
+ARCHITECTURES = (80, 90, 100)
+FILES = sorted(path.name for path in nvrtc.kernel_directory().glob("*.cu"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library():
+    try:
+        nvrtc._nvrtc()
+    except nvrtc.CompileError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("file", FILES)
+def test_all_variants_compile_without_a_word(file, architecture):
+    def compiled(macros):
+        return nvrtc.compile_offline(file, macros, architecture)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(compiled, nvrtc.variants(file)))
+
+
+def test_tensor_core_instructions_are_those_of_the_architecture():
+    macros = {"DIM": 3, "ORDER": 1, "POS": "float", "GATHER": "double", "REAL": "double", "COLUMNS": 0}
+    for architecture, instruction in ((80, "m8n8k4"), (90, "m16n8k8")):
+        assert f"mma.sync.aligned.{instruction}.row.col.f64" in nvrtc.compile_offline(
+            "mass_pair.cu", macros, architecture, what="PTX").decode()
+
+
+def test_an_error_shows_the_log(tmp_path, monkeypatch):
+    (tmp_path / "formulas.cuh").write_text("")
+    (tmp_path / "wrong.cu").write_text("// variants: DIM=1\nextern \"C\" __global__ void wrong() { int x = undefined_name; }\n")
+    monkeypatch.setattr(nvrtc, "kernel_directory", lambda: tmp_path)
+    with pytest.raises(nvrtc.CompileError, match="undefined_name"):
+        nvrtc.compile_offline("wrong.cu", {"DIM": 1}, 90)
+    (tmp_path / "silent.cu").write_text("extern \"C\" __global__ void silent() {}\n")
+    with pytest.raises(ValueError, match="variants"):
+        nvrtc.variants("silent.cu")
+
+
+def test_the_hash_sees_included_headers(tmp_path, monkeypatch):
+    monkeypatch.setattr(nvrtc, "kernel_directory", lambda: tmp_path)
+    hashes = []
+    for text in ("", "// other"):
+        (tmp_path / "formulas.cuh").write_text(text)
+        nvrtc.source_hash.cache_clear()
+        hashes.append(nvrtc.source_hash())
+    nvrtc.source_hash.cache_clear()
+    assert hashes[0] != hashes[1]
