@@ -35,7 +35,7 @@ def _line(text: str) -> str:
 
 
 def show_docstring_as_written(app, what, name, obj, options, lines):
-    """Docstrings are plain text: keep their paragraphs, entries ``name : meaning``, indented lines and section heads."""
+    """Docstrings are plain text: keep their paragraphs, entries ``name : meaning``, indented lines and heads."""
     text = re.sub(r"^(\w+)\n-{3,}$", r"@@\1", "\n".join(lines).rstrip(), flags=re.MULTILINE)
     text = re.sub(r"(?<=[^\n])(?<!@@Parameters)(?<!@@Attributes)(?<!@@Raises)\n(?=\S)(?![\w, ]+ : )", " ", text)
     shown = [f"| **{line[2:]}**" if line.startswith("@@") else _line(line).rstrip() for line in text.splitlines()]
