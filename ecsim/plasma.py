@@ -25,7 +25,8 @@ class Plasma:
     method, precision : of the mass-matrix assembly.
 
     Attributes (arrays of the backend, padded with ghosts): ``E`` E^n, ``B`` B^n, ``E_theta`` E^{n+θ}, ``B_nodes``,
-    ``moments`` (ρ and Ĵ at the last assembly), ``mass_matrix``; ``step`` counts finished cycles. ``stop_requested`` may
+    ``moments`` (ρ and Ĵ at the last assembly), ``mass_matrix``; ``previous_E`` E^{n−1}, owned, once there is one and the
+    guess needs it; ``step`` counts finished cycles. ``stop_requested`` may
     be set on any rank (by a signal, say); ``stopping`` then becomes true on all of them after the cycle.
     """
 
@@ -46,7 +47,7 @@ class Plasma:
         self.field_operator = FieldOperator(self.operators, self.mass_matrix, halo, theta * dt)
         self.gmres = Gmres(xp, 3 * block.n_cells, restart, max_iterations, backend.krylov, halo.sum)
         self.solution: Solution | None = None
-        self._previous_E = None
+        self.previous_E = None
         self.stop_requested = self.stopping = False
         for s in species:
             s.sums = s.store.sums()
@@ -61,6 +62,13 @@ class Plasma:
         self.E_theta[...] = self.E
         self._sum_up()
 
+    def resume(self, step: int, E_theta, previous_E=None) -> None:
+        """Go on after ``step`` cycles, with owned E^{n−1+θ} and, where there is a history, E^{n−1} (3, *cells) from the host."""
+        self.step = step
+        self.E_theta[self.owned] = self.backend.from_host(np.ascontiguousarray(E_theta))
+        self.halo.fill(self.E_theta)
+        self.previous_E = None if previous_E is None else self.backend.from_host(np.ascontiguousarray(previous_E))
+
     @property
     def time(self) -> float:
         """Time of the fields and velocities, nΔt in 1/ω_pi."""
@@ -68,14 +76,14 @@ class Plasma:
 
     def guess(self, E):
         """Where GMRES starts: E^n, or E^n + θ(E^n − E^{n−1}) once there is a history."""
-        if self.guess_kind == "last" or self._previous_E is None:
+        if self.guess_kind == "last" or self.previous_E is None:
             return E
-        return E + self.theta * (E - self._previous_E)
+        return E + self.theta * (E - self.previous_E)
 
     def remember(self, E) -> None:
         """Keep E^n for the next extrapolation."""
         if self.guess_kind == "extrapolated":
-            self._previous_E = E.copy()
+            self.previous_E = E.copy()
 
     def take_stock(self) -> None:
         """Sum up the state over all ranks and raise, on all of them, if it is no longer a plasma.

@@ -274,6 +274,15 @@ class ParticleStore:
             (a, b, self.lattice, strides, self.start, self.s, *self.charges, self._visit, 1.0 / self.block.volume,
              out.reshape(-1)) for a, b in self.slabs])
 
+    def columns(self):
+        """Yield host arrays one at a time, in visiting order: "count" (n_cells,), "s0" …, "v0" …, "weight", "id" (n,)."""
+        d, order = self.block.d, self._visit if self._visit.size else slice(None)
+        names = [*(f"s{k}" for k in range(d)), "v0", "v1", "v2"]
+        names += ["weight"] * (self._weights is not None) + ["id"] * (self._id is not None)
+        yield "count", np.diff(self.start)
+        for name, array in zip(names, self._attributes(), strict=True):
+            yield name, array[order]
+
     def to_host(self) -> dict:
         """Copies in visiting order: cell (P,) int32, s (d, P), v (3, P), weight (P,) or float, id (P,) or None."""
         order = self._visit if self._visit.size else slice(None)

@@ -282,18 +282,22 @@ class CudaParticleStore:
                  1.0 / self.block.volume, *colour),
                 DIM=self.block.d, ORDER=self.block.order, CENTRES=centres, **macros)
 
-    def to_host(self) -> dict:
-        """Copies in stored order: cell (P,) int32, s (d, P), v (3, P), weight (P,) or float, id (P,) or None."""
-        xp, count = self.backend.xp, self.backend.to_host(self.count)
+    def columns(self):
+        """Yield host arrays one at a time, in stored order: "count" (n_cells,), "s0" …, "v0" …, "weight", "id" (n,)."""
+        xp = self.backend.xp
         packed_first = xp.zeros(self.n_cells + 1, np.int64)
         packed_first[1:] = xp.cumsum(self.count, dtype=np.int64)
+        yield "count", self.backend.to_host(self.count)
+        for name, array in (("s", self.s), ("v", self.v), ("weight", self.w), ("id", self.id)):
+            for k, row in enumerate([] if array is None else array.reshape(-1, self.slots)):
+                out = xp.empty(self._n, row.dtype)
+                self._relocate(row, out, self.first, packed_first)
+                yield f"{name}{k}" if name in ("s", "v") else name, self.backend.to_host(out)
 
-        def packed(row):
-            out = xp.empty(self._n, row.dtype)
-            self._relocate(row, out, self.first, packed_first)
-            return self.backend.to_host(out)
-
-        return {"cell": np.repeat(np.arange(self.n_cells, dtype=np.int32), count),
-                "s": np.stack([packed(row) for row in self.s]), "v": np.stack([packed(row) for row in self.v]),
-                "weight": self.weight if self.w is None else packed(self.w),
-                "id": None if self.id is None else packed(self.id)}
+    def to_host(self) -> dict:
+        """Copies in stored order: cell (P,) int32, s (d, P), v (3, P), weight (P,) or float, id (P,) or None."""
+        found = dict(self.columns())
+        return {"cell": np.repeat(np.arange(self.n_cells, dtype=np.int32), found["count"]),
+                "s": np.stack([found[f"s{k}"] for k in range(self.block.d)]),
+                "v": np.stack([found[f"v{k}"] for k in range(3)]),
+                "weight": found.get("weight", self.weight), "id": found.get("id")}
