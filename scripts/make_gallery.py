@@ -31,9 +31,10 @@ INDEX = [
     "Wall times include the making of the particles and all output, but not the first compilation of the kernels.", "",
 ]
 ALT = {
-    "energy": "Energies over time, their changes, and the relative drift of the total",
-    "fields": "The fields of the last snapshot",
     "growth": "Measured and theoretical growth or oscillation",
+    "fields": "The fields of the last snapshot",
+    "reconnection": "Closed flux of the two sheets over time, and its rate of change",
+    "energy": "Energies over time, their changes, and the relative drift of the total",
 }
 
 
@@ -93,12 +94,12 @@ def measured(name: str) -> str:
 
 def kind(path: Path) -> str:
     """Which of the kinds of figure a file is."""
-    return path.stem if path.stem in ALT else "fields"
+    return path.stem.partition("_")[0]
 
 
 def order(path: Path) -> int:
-    """Theory first, then fields, then the ledger."""
-    return ("growth", "fields", "energy").index(kind(path))
+    """Theory first, the ledger last, as in ALT."""
+    return list(ALT).index(kind(path))
 
 
 def keep(path: Path, name: str) -> str:
