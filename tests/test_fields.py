@@ -78,3 +78,20 @@ def test_halo_fill_and_add(cells, order):
     np.testing.assert_allclose(added[block.interior], total, atol=1e-13)
     halo.fill(added)
     np.testing.assert_array_equal(added, added[block.interior][(slice(None), *index)])
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("cells", [(7,), (1, 4), (4, 5, 3)])
+def test_field_operator_is_the_sum_of_its_terms(cells, order):
+    from ecsim.backend import select
+    from ecsim.massmatrix.stencil import MassMatrix
+    from ecsim.solver.operator import FieldOperator
+
+    block, rng = make(cells, order), np.random.default_rng(4)
+    halo = Halo(block)
+    matrix = MassMatrix(block, halo, select("cpu", 1))
+    matrix.values[...] = rng.standard_normal(matrix.values.shape)
+    halo.fill(matrix.values)
+    x = rng.standard_normal((3, *cells))
+    expected = x + 0.3**2 * FieldOperators(block).curl_curl(padded(block, x)) + 0.3 * matrix.matvec(x)
+    np.testing.assert_allclose(FieldOperator(matrix, halo, 0.3)(x), expected, atol=1e-13 * np.abs(expected).max())

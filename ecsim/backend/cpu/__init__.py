@@ -15,6 +15,7 @@ from ecsim.backend.cpu.mass_direct import assemble_direct
 from ecsim.backend.cpu.mass_pair import assemble_pair
 from ecsim.backend.cpu.store import ParticleStore, Scratch
 from ecsim.backend.cpu.threads import Threads, cut
+from ecsim.fields.operators import curl
 from ecsim.timing import Timer
 
 __all__ = ["CpuBackend", "ParticleStore", "compiling_first_time", "on_compile"]
@@ -27,6 +28,11 @@ def _choose(methods: dict, method: str):
     if method not in methods:
         raise ValueError(f"method = {method!r}; {' or '.join(methods)} is allowed on the CPU")
     return methods[method]
+
+
+def _inner(a: np.ndarray, layers: int) -> np.ndarray:
+    """``a`` (3, *padded) without its outermost ``layers`` on every side."""
+    return a[(slice(None), *(slice(layers, n - layers) for n in a.shape[1:]))]
 
 
 class CpuBackend:
@@ -51,10 +57,13 @@ class CpuBackend:
         return f"{line} ({self.reason})" if self.reason else line
 
     def new_store(self, block, *, position_dtype: str = "float64", weight: float | None = None, ids: bool = False,
-                  capacity: int = 0, sort_every: int = 1) -> ParticleStore:
-        """An empty ParticleStore; ``capacity`` is a hint for backends that reserve, arrays here fit what they hold."""
+                  capacity: int = 0, sort_every: int = 1, migration=None) -> ParticleStore:
+        """An empty ParticleStore; ``capacity`` is a hint for backends that reserve, arrays here fit what they hold.
+
+        migration : takes particles to other blocks, needed where the block does not span the box.
+        """
         return ParticleStore(block, self.threads, self.scratch, position_dtype=position_dtype, weight=weight, ids=ids,
-                             sort_every=sort_every)
+                             sort_every=sort_every, migration=migration)
 
     def assemble(self, store: ParticleStore, *, method: str = "pair", precision: str = "fp64", beta: float, B_nodes,
                  stencil, moments) -> None:
@@ -106,6 +115,14 @@ class CpuBackend:
         flat = (stencil.reshape(*stencil.shape[:2], -1), x.reshape(len(x), -1), out.reshape(-1))
         self.threads.run(kernel, [(a, b, grid, order * sum(strides), offsets, *flat)
                                   for a, b in cut(grid.planes, grid.rows * grid.length, order)])
+
+    def field_operator(self, stencil, x, out, spacing, theta_dt: float) -> None:
+        """out = x + (θΔt)² ∇×∇×x + θΔt M x; x (3, *padded) with valid ghosts, out owned (3, *cells)."""
+        ghosts = (x.shape[1] - out.shape[1]) // 2
+        self.matvec(stencil, x, out)
+        out *= theta_dt
+        out += theta_dt**2 * curl(curl(_inner(x, ghosts - 1), spacing), spacing)
+        out += _inner(x, ghosts)
 
     def to_host(self, a) -> np.ndarray:
         """``a`` as a numpy array (no copy)."""
