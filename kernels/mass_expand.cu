@@ -5,27 +5,35 @@
 // A block owns a tile of TY x TZ nodes in y and z and marches along x, for CHUNK components. Per plane of cells:
 //   1  thread -> (cell of tile and halo, yz powers, component): x powers to x pairs, summed over the two (three) planes
 //      of cells that a node plane touches; what later planes still need stays in registers (carry)
-//   2  thread -> (cell, component, x offset): y and z powers to products of node pairs
-//   3  thread -> (offset, node, component): sum over the cells that hold both nodes
-// Shared memory between the steps: powers[x offset][yz][component][cell], pairs[x offset][y pair][z pair][component][cell].
+//   2  thread -> (cell, component, x offset, power of y, then pair of z): z, then y powers to pairs, in place
+//   3  thread -> (node, component), for every SHARE-th offset: sum over the cells that hold both nodes
+// Shared memory between the steps: pairs[x offset][y power, then pair][z power, then pair][component][cell].
 #define POS double
 #define GATHER double
 #define REAL double
 #include "cell_matrix.cuh"
 
 #if ORDER == 1
-constexpr int TY = 4, TZ = 16, CHUNK = COMPONENTS == 9 ? 4 : 1;
+constexpr int TZ = 16, CHUNK = COMPONENTS == 9 ? 4 : 1, THREADS = 512, BLOCKS = 2;
 #else
-constexpr int TY = 4, TZ = 8, CHUNK = 1;
+constexpr int TZ = 8, CHUNK = 1, THREADS = 256, BLOCKS = 3;
 #endif
-constexpr int THREADS = 384;
+constexpr int TY = DIM > 1 ? 4 : 1;
 constexpr int X_REACH = DIM > 2 ? REACH : 0, Y_REACH = DIM > 1 ? REACH : 0, Z_REACH = REACH;
 constexpr int Y_POWERS = DIM > 1 ? POWERS : 1, Y_PAIRS = DIM > 1 ? PAIRS : 1;
-constexpr int CY = (DIM > 1 ? TY : 1) + Y_REACH, CZ = TZ + Z_REACH, TILE = (CY * CZ) | 1;  // odd: no bank conflicts
+constexpr int CY = TY + Y_REACH, CZ = TZ + Z_REACH, CELLS = CY * CZ, TILE = CELLS | 1;  // odd: no bank conflicts
 constexpr int YZ_POWERS = Y_POWERS * POWERS, YZ_PAIRS = Y_PAIRS * PAIRS;
-constexpr int ITEMS = (CY * CZ * YZ_POWERS * CHUNK + THREADS - 1) / THREADS;
+constexpr int STRIDE = THREADS / (CHUNK * YZ_POWERS), POWER_ITEMS = (CELLS + STRIDE - 1) / STRIDE;
+constexpr int LANES = CHUNK * TILE, SHEET = YZ_PAIRS * LANES;  // steps between yz pairs and between x offsets
 constexpr int CARRIES = X_REACH * (X_REACH + 1) / 2;
 constexpr int SPAN = 2 * REACH + 1, OFFSETS = (power(SPAN, DIM) + 1) / 2;
+constexpr int SHARE = THREADS / (TY * TZ * CHUNK), OWN_OFFSETS = (OFFSETS + SHARE - 1) / SHARE;
+
+// Of a launch: threads, bytes of shared memory, nodes of a block in y and z, components of a block, numbers of a cell's D.
+extern "C" {
+__constant__ int launch_sizes[8] = {
+    THREADS, (X_REACH + 1) * SHEET * (int)sizeof(double), TY, TZ, CHUNK, CELL_SIZE};
+}
 
 // Contributions of one plane of cells to x pairs (node j, node j + offset), j counted from the cell's first node.
 // done[offset]: sums of the node plane that is now complete; carry: those of later planes.
@@ -46,127 +54,129 @@ __device__ __forceinline__ void x_step(const double m[X_POWERS], double carry[CA
     }
 }
 
-// Sum of the pairs of nodes (0, step) along one dimension: number of cells, the first one, and its pair; then the next
-// cell has the pair of nodes one further down. `cell` is counted from the cell whose last node is the first node.
-struct Couples {
-    int cells, cell, a;
-    __device__ __forceinline__ Couples(int step, int reach) {
-        cells = reach + 1 - abs(step);
-        cell = step < 0 ? 0 : step;  // the lowest cell that reaches the upper node
-        a = reach - cell;            // local number of the first node there
-    }
-};
-
-// Of a launch: threads, bytes of shared memory, nodes of a block in y and z, components of a block, numbers of a cell's D.
-extern "C" {
-__constant__ int launch_sizes[8] = {
-    THREADS, (X_REACH + 1) * (YZ_POWERS + YZ_PAIRS) * CHUNK * TILE * (int)sizeof(double), DIM > 1 ? TY : 1, TZ, CHUNK, CELL_SIZE};
+// Powers to pairs along one dimension, in place: numbers `apart` from each other.
+__device__ __forceinline__ void line_step(double* at, int apart) {
+    double m[POWERS], q[PAIRS];
+#pragma unroll
+    for (int k = 0; k < POWERS; ++k) m[k] = at[k * apart];
+    pair_products(m, q);
+#pragma unroll
+    for (int k = 0; k < PAIRS; ++k) at[k * apart] = q[k];
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+// Sum over the cells that hold a node and the one `offset` further on; `at` is the cell whose last node the first is.
+__device__ __forceinline__ double cells_sum(const double* at, int offset) {
+    const int full = offset + OFFSETS - 1, oz = full % SPAN - REACH;
+    const int oy = DIM > 1 ? full / SPAN % SPAN - REACH : 0, ox = DIM > 2 ? full / (SPAN * SPAN) - REACH : 0;
+    double sum = 0.0;
+#pragma unroll
+    for (int j = 0; j <= Y_REACH; ++j)  // j, k: cells from there; a, b: local numbers of the two nodes in such a cell
+#pragma unroll
+        for (int k = 0; k <= Z_REACH; ++k) {
+            const int ay = Y_REACH - j, by = ay + oy, az = Z_REACH - k, bz = az + oz;
+            if (by < 0 || by > Y_REACH || bz < 0 || bz > Z_REACH) continue;
+            const int pair = pair_index(min(ay, by), max(ay, by)) * PAIRS + pair_index(min(az, bz), max(az, bz));
+            sum += at[ox * SHEET + pair * LANES + j * CZ + k];
+        }
+    return sum;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     expand_stencil(const double* __restrict__ D, double* __restrict__ values, int nx, int ny, int nz, int planes) {
     extern __shared__ __align__(16) char memory[];
-    double* powers = (double*)memory;                                          // [X_REACH + 1][YZ_POWERS][CHUNK][TILE]
-    double* pairs = powers + (X_REACH + 1) * YZ_POWERS * CHUNK * TILE;         // [X_REACH + 1][YZ_PAIRS][CHUNK][TILE]
+    double* pairs = (double*)memory;
     const Grid grid = {nx, ny, nz};
     const int tiles_z = (nz + Z_REACH + TZ - 1) / TZ;
-    const int z0 = blockIdx.x % tiles_z * TZ, y0 = blockIdx.x / tiles_z * (DIM > 1 ? TY : 1);  // first node of the tile
-    const int x0 = blockIdx.y * planes, x1 = min(x0 + planes, nx + X_REACH);                   // node planes of the block
+    const int z0 = blockIdx.x % tiles_z * TZ, y0 = blockIdx.x / tiles_z * TY;  // first node of the tile
+    const int x0 = blockIdx.y * planes, x1 = min(x0 + planes, nx + X_REACH);  // node planes of the block
     const int c0 = blockIdx.z * CHUNK, chunk = min(CHUNK, COMPONENTS - c0);
     const long long nodes = grid.nodes();
 
-    double carry[ITEMS][CARRIES + 1];
+    // Step 1: this thread's yz powers and component, and for each of its cells the place in D of plane 0; -1: none.
+    const int c1 = threadIdx.x % CHUNK, n1 = threadIdx.x / CHUNK % YZ_POWERS, first = threadIdx.x / (CHUNK * YZ_POWERS);
+    const int number = yz_number(n1 / POWERS, n1 % POWERS), place = mass_place(c0 + c1, 0, number);
+    const int step = mass_place(c0 + c1, 1, number) - place;
+    double* target = pairs + (n1 / POWERS * PAIRS + n1 % POWERS) * LANES + c1 * TILE + first;
+    const bool loads = first < STRIDE && c1 < chunk;
+    int source[POWER_ITEMS];
+    double carry[POWER_ITEMS][CARRIES + 1];
 #pragma unroll
-    for (int r = 0; r < ITEMS; ++r)
+    for (int r = 0; r < POWER_ITEMS; ++r) {
+        const int cell = first + r * STRIDE, y = y0 + cell / CZ - Y_REACH, z = z0 + cell % CZ - Z_REACH;
+        const bool inside = y >= 0 && y < ny && z >= 0 && z < nz && cell < CELLS && loads;
+        source[r] = inside ? (y * nz + z) * CELL_SIZE + place : -1;
 #pragma unroll
         for (int k = 0; k <= CARRIES; ++k) carry[r][k] = 0.0;
+    }
+    // Step 3's items: one node and component, and the offsets share, share + SHARE, ...
+    const int iz = threadIdx.x % TZ, iy = threadIdx.x / TZ % TY, c3 = threadIdx.x / (TZ * TY) % CHUNK;
+    const int share = threadIdx.x / (TZ * TY * CHUNK);
+    const bool writes = y0 + iy < ny + Y_REACH && z0 + iz < nz + Z_REACH && c3 < chunk && share < SHARE;
+    const double* cells = pairs + c3 * TILE + iy * CZ + iz;
 
-    // Node plane x is complete with cell plane x; node i and cell i are here those whose first (node of a) cell is i.
+    // Node plane x is complete with cell plane x, both counted from 0 at the first cell's first node.
     for (int x = max(x0 - X_REACH, 0); x < x1; ++x) {
+        const double* plane = D + (long long)x * ny * nz * CELL_SIZE;
 #pragma unroll
-        for (int r = 0; r < ITEMS; ++r) {
-            const int item = threadIdx.x + r * THREADS;
-            const int c = item % CHUNK, n = item / CHUNK % YZ_POWERS, tile = item / (CHUNK * YZ_POWERS);
-            const int y = y0 + tile / CZ - Y_REACH, z = z0 + tile % CZ - Z_REACH;
-            if (tile >= CY * CZ || c >= chunk) continue;
-            const int number = yz_number(n / POWERS, n % POWERS);
-            const bool inside = x < nx && y >= 0 && y < ny && z >= 0 && z < nz;
-            const double* cell = D + (long long)((x * ny + y) * nz + z) * CELL_SIZE;
+        for (int r = 0; r < POWER_ITEMS; ++r) {
             double m[X_POWERS], done[X_REACH + 1];
 #pragma unroll
-            for (int i = 0; i < X_POWERS; ++i) m[i] = inside ? cell[mass_place(c0 + c, i, number)] : 0.0;
+            for (int i = 0; i < X_POWERS; ++i) m[i] = x < nx && source[r] >= 0 ? plane[source[r] + i * step] : 0.0;
             x_step(m, carry[r], done);
 #pragma unroll
-            for (int o = 0; o <= X_REACH; ++o) powers[((o * YZ_POWERS + n) * CHUNK + c) * TILE + tile] = done[o];
+            for (int o = 0; o <= X_REACH; ++o)
+                if (loads && first + r * STRIDE < CELLS) target[o * SHEET + r * STRIDE] = done[o];
         }
+        if (x < x0) continue;
         __syncthreads();
-        if (x >= x0) {
-            for (int item = threadIdx.x; item < CY * CZ * CHUNK * (X_REACH + 1); item += THREADS) {
-                const int tile = item % (CY * CZ), c = item / (CY * CZ) % CHUNK, o = item / (CY * CZ * CHUNK);
-                if (c >= chunk) continue;
-                const double* from = powers + (o * YZ_POWERS * CHUNK + c) * TILE + tile;
-                double* to = pairs + (o * YZ_PAIRS * CHUNK + c) * TILE + tile;
-                double half[Y_POWERS][PAIRS];
-#pragma unroll
-                for (int j = 0; j < Y_POWERS; ++j) {
-                    double m[POWERS];
-#pragma unroll
-                    for (int k = 0; k < POWERS; ++k) m[k] = from[(j * POWERS + k) * CHUNK * TILE];
-                    pair_products(m, half[j]);
-                }
-#pragma unroll
-                for (int k = 0; k < PAIRS; ++k) {
-                    double m[POWERS], q[PAIRS];
-#pragma unroll
-                    for (int j = 0; j < Y_POWERS; ++j) m[j] = half[j][k];
-                    if (DIM > 1) pair_products(m, q);
-#pragma unroll
-                    for (int j = 0; j < Y_PAIRS; ++j) to[(j * PAIRS + k) * CHUNK * TILE] = DIM > 1 ? q[j] : half[j][k];
-                }
-            }
+        for (int item = threadIdx.x; item < (X_REACH + 1) * Y_POWERS * LANES; item += THREADS)
+            line_step(pairs + item / (Y_POWERS * LANES) * SHEET + item / LANES % Y_POWERS * PAIRS * LANES + item % LANES, LANES);
+        __syncthreads();
+        if (DIM > 1) {
+            for (int item = threadIdx.x; item < (X_REACH + 1) * PAIRS * LANES; item += THREADS)
+                line_step(pairs + item / (PAIRS * LANES) * SHEET + item % (PAIRS * LANES), PAIRS * LANES);
             __syncthreads();
-            for (int item = threadIdx.x; item < OFFSETS * chunk * (DIM > 1 ? TY : 1) * TZ; item += THREADS) {
-                const int iz = item % TZ, iy = item / TZ % (DIM > 1 ? TY : 1), rest = item / (TZ * (DIM > 1 ? TY : 1));
-                const int c = rest % chunk, offset = rest / chunk, full = offset + OFFSETS - 1;
-                const int oz = full % SPAN - REACH, oy = DIM > 1 ? full / SPAN % SPAN - REACH : 0;
-                const int ox = DIM > 2 ? full / (SPAN * SPAN) - REACH : 0;
-                const int y = y0 + iy, z = z0 + iz;
-                if (y >= ny + Y_REACH || z >= nz + Z_REACH) continue;
-                double& value = values[(offset * COMPONENTS + c0 + c) * nodes + grid.first_node(x, y, z)];
-                const double before = value;
-                const Couples along_y(oy, Y_REACH), along_z(oz, Z_REACH);
-                double sum = 0.0;
-                for (int j = 0; j < along_y.cells; ++j)
-                    for (int k = 0; k < along_z.cells; ++k) {
-                        const int ay = along_y.a - j, az = along_z.a - k;
-                        const int py = pair_index(min(ay, ay + oy), max(ay, ay + oy));
-                        const int pz = pair_index(min(az, az + oz), max(az, az + oz));
-                        const int tile = (iy + along_y.cell + j) * CZ + iz + along_z.cell + k;
-                        sum += pairs[(((ox * YZ_PAIRS + py * PAIRS + pz) * CHUNK) + c) * TILE + tile];
-                    }
-                value = before + sum;
-            }
+        }
+        if (writes) {
+            double* to = values + (c0 + c3) * nodes + grid.first_node(x, y0 + iy, z0 + iz);
+            double before[OWN_OFFSETS];
+#pragma unroll
+            for (int k = 0; k < OWN_OFFSETS; ++k)
+                if (share + k * SHARE < OFFSETS) before[k] = to[(share + k * SHARE) * COMPONENTS * nodes];
+#pragma unroll
+            for (int k = 0; k < OWN_OFFSETS; ++k)
+#pragma unroll
+                for (int s = 0; s < SHARE; ++s)  // so that the offset is known when this is compiled
+                    if (s == share && s + k * SHARE < OFFSETS)
+                        to[(s + k * SHARE) * COMPONENTS * nodes] = before[k] + cells_sum(cells, s + k * SHARE);
         }
         __syncthreads();
     }
 }
 
 // moments[m] at the nodes: thread -> (node, moment), the cells around the node in C order.
-extern "C" __global__ void __launch_bounds__(256) expand_moments(const double* __restrict__ D, double* __restrict__ moments, int nx, int ny, int nz) {
+extern "C" __global__ void __launch_bounds__(256)
+    expand_moments(const double* __restrict__ D, double* __restrict__ moments, int nx, int ny, int nz) {
     const Grid grid = {nx, ny, nz};
     const long long item = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    const int wz = nz + Z_REACH, wy = ny + Y_REACH, m = item / wz % 4;
-    const int z = item % wz, y = item / (4LL * wz) % wy, x = item / (4LL * wz * wy);
+    const int wz = nz + Z_REACH, wy = ny + Y_REACH, m = item % 4;
+    const int z = item / 4 % wz, y = item / (4 * wz) % wy, x = item / (4LL * wz * wy);
     if (x >= nx + X_REACH) return;
     double sum = 0.0;
+#pragma unroll
     for (int a = X_REACH; a >= 0; --a)
+#pragma unroll
         for (int b = Y_REACH; b >= 0; --b)
+#pragma unroll
             for (int c = Z_REACH; c >= 0; --c) {
                 const int ix = x - a, iy = y - b, iz = z - c;
                 if (ix < 0 || ix >= nx || iy < 0 || iy >= ny || iz < 0 || iz >= nz) continue;
                 const double* cell = D + (long long)((ix * ny + iy) * nz + iz) * CELL_SIZE;
+#pragma unroll
                 for (int i = 0; i <= X_REACH; ++i)
+#pragma unroll
                     for (int j = 0; j <= Y_REACH; ++j)
+#pragma unroll
                         for (int k = 0; k <= Z_REACH; ++k) {
                             const double along_x = DIM > 2 ? shape_power(a, i) : 1.0;
                             const double along_y = DIM > 1 ? shape_power(b, j) : 1.0;
