@@ -11,15 +11,15 @@ class BackendError(RuntimeError):
     """The device that was asked for is not to be had; the message says why and what to do."""
 
 
-def _cuda(threads: int):
+def _cuda(local_rank: int):
     if importlib.util.find_spec("cupy") is None:
         raise BackendError("device 'cuda' needs CuPy, which is not installed; install the extra 'cuda12' or 'cuda13', "
                            "or ask for device 'cpu'")
     try:
-        from ecsim.backend.cuda import CudaBackend
+        from ecsim.backend.cuda import CudaBackend, for_local_rank
     except ImportError as error:
         raise BackendError(f"device 'cuda' cannot be loaded: {error}; ask for device 'cpu'") from error
-    return CudaBackend()
+    return CudaBackend(for_local_rank(local_rank))
 
 
 def _cpu(threads: int):
@@ -28,10 +28,11 @@ def _cpu(threads: int):
     return CpuBackend(threads or None)
 
 
-def select(device: str = "auto", threads: int = 0):
+def select(device: str = "auto", threads: int = 0, local_rank: int = 0):
     """The backend for ``device``, one of "auto", "cpu" or "cuda".
 
-    threads : CPU threads, 0 for as many as this process may use.
+    threads : CPU threads, 0 for as many as this process may use.  local_rank : number of this process among those that
+    share the host; it takes the GPU of that number, counted round.
     "auto" takes a usable NVIDIA GPU if there is one, else the CPU; ``describe()`` of the result says in one line what
     was taken and why. Raises BackendError if CUDA is asked for and missing, ValueError for any other name.
     """
@@ -40,9 +41,9 @@ def select(device: str = "auto", threads: int = 0):
     if device == "cpu":
         return _cpu(threads)
     if device == "cuda":
-        return _cuda(threads)
+        return _cuda(local_rank)
     try:
-        backend = _cuda(threads)
+        backend = _cuda(local_rank)
         backend.reason = "a usable NVIDIA GPU was found"
     except BackendError as error:
         backend = _cpu(threads)

@@ -44,6 +44,11 @@ class World:
     failing: Any = None
 
     @property
+    def threads(self) -> int:
+        """Threads that fit beside the other ranks of this host; 0 (all there are) for a process without peers."""
+        return 0 if self.comm is None else max(1, int(self.share))
+
+    @property
     def is_root(self) -> bool:
         """Whether this is rank 0, which prints and writes."""
         return self.rank == 0

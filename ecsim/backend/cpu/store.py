@@ -50,10 +50,11 @@ class ParticleStore:
     """
 
     def __init__(self, block, threads: Threads, scratch: Scratch, *, position_dtype="float64", weight=None, ids=False,
-                 sort_every: int = 1) -> None:
+                 sort_every: int = 1, migration=None) -> None:
         if sort_every < 1:
             raise ValueError(f"sort_every = {sort_every}; at least 1 is allowed")
         self.block, self.weight, self.sort_every = block, weight, int(sort_every)
+        self.migration = migration
         self._threads, self._scratch = threads, scratch
         self.lattice = lattice(block.cells, block.padded)
         self.tables = tables(block.d, block.order, block.padded)
