@@ -2,53 +2,127 @@
 
 from __future__ import annotations
 
-from ecsim.backend import select
-from ecsim.deck import Deck, dump
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ecsim.backend import BackendError, select
+from ecsim.deck import Deck, dump, load_deck
+from ecsim.deck.compare import differences
+from ecsim.deck.source import read_toml_text
 from ecsim.grid import Grid
+from ecsim.output.checkpoint import Checkpoint, CheckpointError, discard_later, find_checkpoint, is_checkpoint_of
 from ecsim.output.provenance import provenance
 from ecsim.output.rundir import check_run_directory
-from ecsim.parallel.domain import Domain
+from ecsim.parallel.domain import Domain, connect
+from ecsim.parallel.launch import world
+from ecsim.parallel.topology import Topology
 from ecsim.particles.loading import load
 from ecsim.particles.species import Species
 from ecsim.plasma import Plasma
 from ecsim.problems import registry
 from ecsim.recorder import Recorder
+from ecsim.resume import Checkpointer, Reader
 
 
-def build(deck: Deck, directory=None) -> tuple[Plasma, Recorder | None]:
-    """Plasma of a deck at step 0, and its recorder where a run directory is given.
+def place(grid: Grid, *, device: str, threads: int, ranks=None, transport: str = "auto"):
+    """Cut the grid for the ranks of this job; returns this one's domain and the backend that computes there (collective).
 
-    Raises BackendError, ValueError or RunDirectoryError before anything is allocated.
+    Raises TopologyError, BackendError or TransportError before anything is allocated.
     """
-    overwrite = deck.output.overwrite
-    if directory is not None:
-        check_run_directory(directory, overwrite)
-    backend = select(deck.backend.device, threads=deck.backend.threads)
+    here = world()
+    topology = Topology.choose(grid, here.size, ranks)
+    backend = select(device, threads=threads or here.threads, local_rank=here.local_rank)
+    taken = here.comm.allgather(backend.name) if here.comm else [backend.name]
+    if len(set(taken)) > 1:
+        raise BackendError(f"device = '{device}' is {' and '.join(sorted(set(taken)))} on different ranks; name one")
+    return Domain(topology, here, connect(here, backend, transport)), backend
+
+
+@dataclass
+class Parts:
+    """What a run is made of. ``checkpoint`` is the one it goes on from, ``passed_over`` why newer ones were not taken."""
+
+    plasma: Plasma
+    recorder: Recorder | None = None
+    checkpointer: Checkpointer | None = None
+    checkpoint: Checkpoint | None = None
+    passed_over: Sequence[str] = ()
+
+
+def build(deck: Deck, directory=None, restart=None) -> Parts:
+    """Plasma of a deck, with its recorder and checkpointer where a run directory is given.
+
+    restart : a checkpoint, or a run directory whose newest valid one is meant; None starts at step 0.
+    Raises BackendError, ValueError, CheckpointError or RunDirectoryError before anything is allocated.
+    """
     grid = Grid(deck.grid.cells, deck.grid.size, deck.grid.order)
-    domain = Domain.whole(grid)
-    block = domain.block
-    problem = registry()[deck.problem.name]
-    recipes = problem.recipes(deck)
+    domain, backend = place(grid, device=deck.backend.device, threads=deck.backend.threads, ranks=deck.mpi.ranks,
+                            transport=deck.mpi.transport)
+    checkpoint, passed_over = (None, ()) if restart is None else find_checkpoint(restart, domain.world)
+    goes_on = False
+    if checkpoint is not None:
+        check_same_run(checkpoint, deck)
+        goes_on = directory is not None and is_checkpoint_of(checkpoint.path, directory)
+    if directory is not None and not goes_on:
+        check_run_directory(directory, deck.output.overwrite)
+    if goes_on:
+        domain.world.on_root(lambda: discard_later(directory, checkpoint.step))
+    parts = Parts(_plasma(deck, domain, backend, checkpoint), checkpoint=checkpoint, passed_over=passed_over)
+    if directory is not None:
+        attributes = {**provenance(), "seed": deck.particles.seed, "backend": backend.describe()}
+        parts.recorder = _recorder(deck, parts.plasma, directory, attributes, goes_on)
+        parts.checkpointer = Checkpointer(
+            parts.plasma, directory, {**attributes, "deck": dump(deck)}, every=deck.checkpoint.every,
+            wall_minutes=deck.checkpoint.wall_minutes, keep=deck.checkpoint.keep)
+    return parts
+
+
+def check_same_run(checkpoint: Checkpoint, deck: Deck) -> None:
+    """Raise CheckpointError saying why a deck cannot go on from a checkpoint: another version, or another plasma."""
+    written, here = checkpoint.manifest["version"], provenance()["version"]
+    if written != here:
+        raise CheckpointError(f"{checkpoint.path} was written by ecsim {written}; this is {here}, which may compute "
+                              "otherwise: go on with the version that started the run")
+    changed = differences(deck_of(checkpoint), deck)
+    if changed:
+        raise CheckpointError(f"{checkpoint.path} belongs to another deck: " + "; ".join(changed))
+
+
+def deck_of(checkpoint: Checkpoint, changes=()) -> Deck:
+    """The deck that a checkpoint was written under, with changes as `load_deck` takes them."""
+    return load_deck(read_toml_text(checkpoint.manifest["deck"]), changes)
+
+
+def _plasma(deck: Deck, domain: Domain, backend, checkpoint: Checkpoint | None) -> Plasma:
+    """Fields and particles, from the problem or from a checkpoint."""
+    block, problem = domain.block, registry()[deck.problem.name]
+    reader = None if checkpoint is None else Reader(checkpoint, block)
     species = []
-    for k, (entry, recipe) in enumerate(zip(deck.species, recipes, strict=True)):
+    for k, (entry, recipe) in enumerate(zip(deck.species, problem.recipes(deck), strict=True)):
         store = backend.new_store(block, position_dtype=deck.particles.position,
-                                  weight=recipe.uniform_weight(grid.volume, entry.per_cell), ids=deck.particles.ids,
-                                  capacity=entry.per_cell * block.n_cells, sort_every=deck.particles.sort_every)
-        for chunk in load(recipe, block, species=k, particles_per_cell=entry.particles_per_cell, start=entry.start,
-                          seed=deck.particles.seed, ids=deck.particles.ids, threads=backend.threads.count):
-            store.append(chunk.cell, chunk.s, chunk.v, chunk.weight, chunk.id)
-        store.sort()
+                                  weight=recipe.uniform_weight(block.volume, entry.per_cell), ids=deck.particles.ids,
+                                  capacity=entry.per_cell * block.n_cells, sort_every=deck.particles.sort_every,
+                                  migration=domain.migration)
+        if reader is not None:
+            reader.load(store, entry.name)
+        else:
+            for chunk in load(recipe, block, species=k, particles_per_cell=entry.particles_per_cell, start=entry.start,
+                              seed=deck.particles.seed, ids=deck.particles.ids, threads=backend.threads.count):
+                store.append(chunk.cell, chunk.s, chunk.v, chunk.weight, chunk.id)
+            store.sort()
         species.append(Species(entry.name, entry.charge_to_mass, store))
-    E, B = problem.fields(block, deck)
+    E, B = problem.fields(block, deck) if reader is None else (reader.field("E"), reader.field("B"))
     plasma = Plasma(domain, backend, species, E, B, dt=deck.time.dt, theta=deck.time.theta,
                     tolerance=deck.solver.tolerance, restart=deck.solver.restart,
                     max_iterations=deck.solver.max_iterations, guess=deck.solver.guess,
                     method=deck.assembly.method, precision=deck.assembly.precision)
-    if directory is None:
-        return plasma, None
+    if reader is not None:
+        plasma.resume(checkpoint.step, reader.field("E_theta"), reader.field("previous_E"))
+    return plasma
+
+
+def _recorder(deck: Deck, plasma: Plasma, directory, attributes, goes_on: bool) -> Recorder:
     output = deck.output
-    recorder = Recorder(plasma, directory, deck_text=dump(deck), overwrite=overwrite,
-                        attributes={**provenance(), "seed": deck.particles.seed, "backend": backend.describe()},
-                        energies_every=output.energies_every, gauss_every=output.gauss_every,
-                        fields_every=output.fields_every)
-    return plasma, recorder
+    return Recorder(plasma, directory, deck_text=dump(deck), overwrite=output.overwrite, attributes=attributes,
+                    energies_every=output.energies_every, gauss_every=output.gauss_every,
+                    fields_every=output.fields_every, resume_at=plasma.step if goes_on else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from ecsim.diagnostics.conservation import divergence_B, gauss_residual
 from ecsim.output.energies import EnergyFile
-from ecsim.output.rundir import ENERGIES, create_run_directory
+from ecsim.output.rundir import ENERGIES, continue_run_directory, create_run_directory
 from ecsim.output.snapshots import Mesh, write_fields
 from ecsim.plasma import Plasma
 
@@ -21,19 +22,22 @@ class Recorder:
 
     directory : run directory, made here.  deck_text, attributes : stored with the results.
     energies_every, gauss_every, fields_every : intervals in steps; 0 is never (energies: at least 1).
+    resume_at : go on after this step in a directory that a run has written.
     moments : whether snapshots hold each species' charge density, current and pressure tensor.
     Raises OSError naming the path when something cannot be written.
     """
 
     def __init__(self, plasma: Plasma, directory, *, deck_text: str, attributes: Mapping[str, Any],
                  energies_every: int = 1, gauss_every: int = 10, fields_every: int = 0, moments: bool = True,
-                 overwrite: bool = False) -> None:
+                 overwrite: bool = False, resume_at: int | None = None) -> None:
         self.plasma, self.attributes = plasma, dict(attributes)
         self.energies_every, self.gauss_every, self.fields_every = energies_every, gauss_every, fields_every
         self.moments = moments
-        self.directory: Path = create_run_directory(directory, deck_text, overwrite)
+        self.resumed = resume_at is not None
+        prepare = continue_run_directory if self.resumed else partial(create_run_directory, overwrite=overwrite)
+        self.directory: Path = prepare(directory, deck_text)
         self.file = EnergyFile(self.directory / ENERGIES, species=[s.name for s in plasma.species],
-                               attributes={**self.attributes, "deck": deck_text})
+                               attributes={**self.attributes, "deck": deck_text}, resume_at=resume_at)
         self._gauss = math.nan
         self._meshes: dict[str, Mesh] = {}
 
@@ -56,6 +60,15 @@ class Recorder:
                 self.file.append(self._row(simulation))
             if _due(p.step, self.fields_every):
                 self._snapshot(p)
+
+    def start(self, simulation) -> None:
+        """Before the first cycle: what is due at step 0; a run that goes on has that already."""
+        if not self.resumed:
+            self.record(simulation)
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        self.file.flush()
 
     def close(self) -> None:
         """Write what is buffered and close."""

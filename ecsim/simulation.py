@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ecsim.arrays import check_arrays
-from ecsim.backend import select
-from ecsim.builder import build
+from ecsim.builder import Parts, build, place
 from ecsim.cycle import advance
 from ecsim.deck import Deck, full_key, load_deck
-from ecsim.parallel.domain import Domain
+from ecsim.diagnostics.schedule import Schedule
 from ecsim.particles.species import Species, locate
 from ecsim.plasma import Plasma
 from ecsim.solver.gmres import SolverError
@@ -25,10 +26,11 @@ class Simulation:
     E^{n−1+θ}, ``J_hat`` and ``rho`` of the last assembly (x^{n−1/2}), ``mass_matrix`` likewise; ``species`` as given.
     """
 
-    def __init__(self, plasma: Plasma, *, steps: int | None = None, recorder=None) -> None:
-        self.plasma, self.steps, self.recorder = plasma, steps, recorder
+    def __init__(self, plasma: Plasma, *, steps: int | None = None, recorder=None, checkpointer=None) -> None:
+        self.plasma, self.steps, self.recorder, self.checkpointer = plasma, steps, recorder, checkpointer
         self.species = plasma.species
         self.deck: Deck | None = None
+        self.origin: Parts | None = None
         self._schedule = Schedule()
         self._first_energy = plasma.energies()["total"]
         self.iterations: list[int] = []
@@ -39,51 +41,59 @@ class Simulation:
     # -- construction ------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_deck(cls, deck, *, output=None, **overrides) -> Simulation:
+    def from_deck(cls, deck, *, output=None, restart=None, **overrides) -> Simulation:
         """A run from a deck: a path, the name of a shipped deck, a mapping of sections, or a loaded Deck.
 
-        output : run directory to write into; None writes nothing.  overrides : values of deck keys, as ``dt=0.1``,
+        output : run directory to write into; None writes nothing.  restart : a checkpoint to go on from, or a run directory
+        whose newest valid one is meant; where that is ``output`` its files are continued.  overrides : values of deck keys, as ``dt=0.1``,
         ``device="cpu"`` or, for keys that several sections have, ``**{"species.electrons.start": "quiet"}``.
 
-        Raises DeckError listing every fault, BackendError, and OSError where the directory cannot be used; nothing is
-        allocated or written before these.
+        Raises DeckError listing every fault, BackendError, and OSError where the directory or the checkpoint cannot be
+        used; nothing is allocated or written before these.
         """
         checked = load_deck(deck, {full_key(name): value for name, value in overrides.items()})
-        plasma, recorder = build(checked, output)
-        simulation = cls(plasma, steps=checked.time.n_steps, recorder=recorder)
-        simulation.deck = checked
-        if recorder:
-            recorder.record(simulation)
+        parts = build(checked, output, restart)
+        simulation = cls(parts.plasma, steps=checked.time.n_steps, recorder=parts.recorder, checkpointer=parts.checkpointer)
+        simulation.deck, simulation.origin = checked, parts
+        if parts.checkpoint is not None:
+            simulation._first_energy = parts.checkpoint.manifest["first_energy"]
+            simulation.worst_drift = parts.checkpoint.manifest["worst_drift"]
+        if parts.recorder:
+            parts.recorder.start(simulation)
         return simulation
 
     @classmethod
     def from_arrays(cls, *, cells, size, dt: float, theta: float = 0.5, shape: str = "cic", species=(), E, B,
                     tolerance: float = 1e-12, device: str = "cpu", method: str = "pair", precision: str = "fp64",
                     threads: int = 0, position: str = "float64", sort_every: int = 1, restart: int = 30,
-                    max_iterations: int = 500, guess: str = "extrapolated") -> Simulation:
+                    max_iterations: int = 500, guess: str = "extrapolated", ranks=None,
+                    transport: str = "auto") -> Simulation:
         """A periodic run from given particles and fields.
 
         cells, size : per active dimension (1 to 3).  dt : in 1/ω_pi.  species : dicts of name, charge_to_mass, x (P, d)
         at time 0, v (P, 3) at time 0, q (P,) or one number (macro-charge of each particle).  E : (3, *cells) at nodes,
-        B : (3, *cells) at cell centres.  Ids number the given particles 0, 1, ….
+        B : (3, *cells) at cell centres.  Ids number the given particles 0, 1, ….  Under MPI every rank gives the same
+        and keeps its part; ranks, transport : as in the deck's section [mpi].
 
         Raises ValueError listing every fault of the arguments, and BackendError where the device is not to be had.
         """
         grid, checked, E, B = check_arrays(cells=cells, size=size, dt=dt, theta=theta, shape=shape, species=species,
                                            E=E, B=B, tolerance=tolerance)
-        backend = select(device, threads=threads)
-        domain = Domain.whole(grid)
+        domain, backend = place(grid, device=device, threads=threads, ranks=ranks, transport=transport)
         block = domain.block
         members = []
         for s in checked:
             weight = s["q"] if isinstance(s["q"], float) else None
-            store = backend.new_store(block, position_dtype=position, weight=weight, ids=True, sort_every=sort_every)
+            store = backend.new_store(block, position_dtype=position, weight=weight, ids=True, sort_every=sort_every,
+                                      migration=domain.migration)
             cell, local = locate(block, s["x"])
-            store.append(cell, local, np.ascontiguousarray(s["v"].T), None if weight is not None else s["q"],
-                         np.arange(len(cell), dtype=np.uint64))
+            mine = np.flatnonzero(cell >= 0)
+            store.append(cell[mine], local[:, mine], s["v"][mine].T, None if weight is not None else s["q"][mine],
+                         mine.astype(np.uint64))
             store.sort()
             members.append(Species(s["name"], s["charge_to_mass"], store))
-        plasma = Plasma(domain, backend, members, E, B, dt=dt, theta=theta, tolerance=tolerance,
+        owned = (slice(None), *(slice(o, o + n) for o, n in zip(block.origin, block.cells, strict=True)))
+        plasma = Plasma(domain, backend, members, E[owned], B[owned], dt=dt, theta=theta, tolerance=tolerance,
                         restart=restart, max_iterations=max_iterations, guess=guess, method=method, precision=precision)
         return cls(plasma)
 
@@ -106,18 +116,36 @@ class Simulation:
             if self.recorder:
                 self.recorder.record(self)
             self._schedule.call(p.step, self)
+            if self.checkpointer and self.checkpointer.due:
+                self.save()
 
-    def run(self, steps: int | None = None) -> None:
+    def save(self) -> Path | None:
+        """Write a checkpoint of this step; returns where, None if it has one. Raises OSError, and ValueError if nothing is
+
+        written by this run.
+        """
+        if self.checkpointer is None:
+            raise ValueError("a checkpoint needs a run directory: give output")
+        self.recorder.flush()
+        return self.checkpointer.write({"first_energy": self._first_energy, "worst_drift": self.worst_drift})
+
+    def run(self, steps: int | None = None, max_minutes: float | None = None) -> None:
         """Run until ``steps`` cycles are done (the deck's number if None); files are closed whatever happens.
 
-        Raises what `step` raises, and ValueError if neither the deck nor the caller says how long.
+        Ends early, after a cycle, when ``max_minutes`` have passed or ``plasma.stop_requested`` is set; where the run has a
+        directory it then leaves a checkpoint, as it does at its end if the deck asks for checkpoints. Raises what `step` raises, and ValueError if neither the deck nor the caller says how long.
         """
         last = self.steps if steps is None else steps
         if last is None:
             raise ValueError("how long? give run(steps) or a deck with time.steps or time.end_time")
         try:
-            while self.plasma.step < last:
+            begun = time.monotonic()
+            while self.plasma.step < last and not self.plasma.stopping:
                 self.step()
+                if max_minutes is not None and time.monotonic() - begun >= 60 * max_minutes:
+                    self.plasma.stop_requested = True
+            if self.checkpointer and (self.plasma.step < last or self.checkpointer.scheduled):
+                self.save()
         finally:
             self.close()
 
@@ -162,7 +190,7 @@ class Simulation:
         return self._host(self._assembled()[0])
 
     def _assembled(self):
-        if self.plasma.step == 0:
+        if self.plasma.solution is None:
             raise RuntimeError("nothing is assembled before the first cycle; call step() first")
         return self.plasma.moments
 

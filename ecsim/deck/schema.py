@@ -193,6 +193,24 @@ class Backend:
 
 
 @dataclasses.dataclass(frozen=True)
+class Mpi:
+    """How a run under mpiexec is shared by its ranks."""
+
+    ranks: tuple[int, ...] | None = key(
+        None,
+        low=1,
+        min_length=1,
+        max_length=3,
+        help="Ranks along each dimension; left out: cut where the least is exchanged",
+    )
+    transport: str = key(
+        "auto",
+        choices=("auto", "host", "nccl", "cuda-aware"),
+        help="How arrays on GPUs travel; auto takes nccl, else a cuda-aware MPI, else the host's memory",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class Output:
     """What is written, how often (in steps), and where."""
 
@@ -201,6 +219,26 @@ class Output:
     gauss_every: int = key(10, low=0, help="Steps between evaluations of the Gauss residual; 0 is never")
     fields_every: int = key(0, low=0, help="Steps between field snapshots; 0 is never")
     overwrite: bool = key(False, help="Replace an earlier run in the run directory")
+    author: str = key("unknown", help='Who is named in openPMD files, as "Name <mail address>"')
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """When the whole state is written, to go on from; also on SIGTERM and at the end of --max-minutes."""
+
+    every: int = key(0, low=0, help="Steps between checkpoints; 0 is never")
+    wall_minutes: float = key(0.0, unit="min", low=0, help="Time between checkpoints on the wall clock; 0 is never")
+    keep: int = key(2, low=1, help="How many are kept, the newest ones")
+
+
+@dataclasses.dataclass(frozen=True)
+class Units:
+    """The reference plasma in SI units, for files that other programs read; give one key or none."""
+
+    omega_pi: float | None = key(
+        None, unit="rad/s", low=0, exclusive_low=True, help="Ion plasma frequency at the density n0 (protons)"
+    )
+    density: float | None = key(None, unit="1/m³", low=0, exclusive_low=True, help="Number density n0 (protons)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,7 +253,10 @@ class Deck:
     assembly: Assembly = Assembly()
     solver: Solver = Solver()
     backend: Backend = Backend()
+    mpi: Mpi = Mpi()
     output: Output = Output()
+    checkpoint: Checkpoint = Checkpoint()
+    units: Units = Units()
     source: str = dataclasses.field(default="", compare=False)
 
 
@@ -228,7 +269,10 @@ SECTIONS: dict[str, Any] = {
     "assembly": Assembly,
     "solver": Solver,
     "backend": Backend,
+    "mpi": Mpi,
     "output": Output,
+    "checkpoint": Checkpoint,
+    "units": Units,
 }
 
 

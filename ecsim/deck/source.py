@@ -43,18 +43,22 @@ def find_deck(name: str | os.PathLike[str]) -> Path:
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file; DeckError with the line when it is not one."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return read_toml_text(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError:
         raise DeckError([Fault("", "", "is not a text file (UTF-8), so not a deck")], str(path)) from None
     except OSError as error:
         raise DeckError([Fault("", "", f"cannot be read ({error.strerror or error})")], str(path)) from None
+
+
+def read_toml_text(text: str, name: str = "") -> dict[str, Any]:
+    """The tables of TOML text; DeckError with the line when it is not that."""
     try:
         return tomllib.loads(text)
     except RecursionError:
         message = "is nested too deeply to be a deck"
     except ValueError as error:
         message = f"is not valid TOML: {error}{_quoted_line(text, str(error))}"
-    raise DeckError([Fault("", "", message)], str(path))
+    raise DeckError([Fault("", "", message)], name)
 
 
 def read_value(text: str) -> Any:

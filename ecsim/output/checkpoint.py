@@ -104,7 +104,7 @@ def write_checkpoint(run: str | os.PathLike[str], step: int, state: Mapping[str,
     """Write a checkpoint of all ranks and return its directory (collective).
 
     run : run directory.  state : anything that JSON can hold, the same on all ranks.  arrays : names and host arrays of
-    this rank, taken one at a time.  keep : how many checkpoints stay; later ones, of a future that is given up, go too.
+    this rank, taken one at a time.  keep : how many checkpoints stay.
     Raises OSError, on all ranks, naming the path; earlier checkpoints stay valid.
     """
     world = world or World()
@@ -128,6 +128,13 @@ def list_checkpoints(run: str | os.PathLike[str]) -> list[Path]:
     return [found[number] for number in sorted(filter(str.isdigit, found), key=int)]
 
 
+def discard_later(run: str | os.PathLike[str], step: int) -> None:
+    """Remove the checkpoints after ``step``: of a future that is given up, or damaged. Raises OSError if that fails."""
+    for path in list_checkpoints(run):
+        if int(path.name[len("step_"):]) > step:
+            shutil.rmtree(path)
+
+
 def find_checkpoint(where: str | os.PathLike[str], world: World | None = None) -> tuple[Checkpoint, list[str]]:
     """The checkpoint ``where``, or the newest valid one of the run directory ``where`` (collective).
 
@@ -145,6 +152,11 @@ def find_checkpoint(where: str | os.PathLike[str], world: World | None = None) -
     if not passed_over:
         raise CheckpointError(f"{path} has no checkpoints" if path.is_dir() else f"there is no {path}")
     raise CheckpointError("no valid checkpoint: " + "; ".join(passed_over))
+
+
+def is_checkpoint_of(checkpoint: str | os.PathLike[str], run: str | os.PathLike[str]) -> bool:
+    """Whether a checkpoint lies in the run directory ``run``."""
+    return Path(checkpoint).resolve().parent == (Path(run) / FOLDER).resolve()
 
 
 def together(world: World, function: Callable[[], Any]) -> list[Any]:
@@ -214,8 +226,5 @@ def _complete(part: Path, target: Path, manifest: dict[str, Any], keep: int) -> 
         shutil.rmtree(target)
     os.replace(part, target)
     sync(target.parent)
-    others = [path for path in list_checkpoints(target.parent.parent) if path != target]
-    earlier = [path for path in others if int(path.name[len("step_"):]) < manifest["step"]]
-    for path in others:
-        if path not in earlier[max(0, len(earlier) - (keep - 1)):]:
-            shutil.rmtree(path)
+    for path in list_checkpoints(target.parent.parent)[:-keep]:
+        shutil.rmtree(path)

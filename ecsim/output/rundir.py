@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from ecsim.output.energies import read_energies
-from ecsim.output.storage import reason
+from ecsim.output.storage import part_of, reason
 
 DECK_HEADER = "# ecsim: the resolved deck of this run\n"
 ENERGIES = "energies.h5"
@@ -89,6 +89,18 @@ def create_run_directory(path: str | os.PathLike[str], deck_text: str, overwrite
         (path / DECK).write_text(DECK_HEADER + deck_text, encoding="utf-8")
     except OSError as error:
         raise RunDirectoryError(f"cannot prepare the run directory {path}: {reason(error)}") from error
+    return path
+
+
+def continue_run_directory(path: str | os.PathLike[str], deck_text: str) -> Path:
+    """Store the resolved deck of a run that goes on; everything else stays. Raises RunDirectoryError if that fails."""
+    path = Path(path)
+    try:
+        part = part_of(path / DECK)
+        part.write_text(DECK_HEADER + deck_text, encoding="utf-8")
+        os.replace(part, path / DECK)
+    except OSError as error:
+        raise RunDirectoryError(f"cannot continue in the run directory {path}: {reason(error)}") from error
     return path
 
 

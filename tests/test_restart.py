@@ -1,0 +1,190 @@
+"""Restart: N + N cycles are 2N, bit for bit; what cannot be gone on from is refused; series go on without a seam."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from restart_cases import DECK, assert_same, run, state
+
+from ecsim.output.checkpoint import FOLDER, CheckpointError, find_checkpoint, list_checkpoints
+from ecsim.output.energies import read_energies
+from ecsim.simulation import Simulation
+
+EVERY = {"checkpoint.every": 4}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """State and time series of an uninterrupted run of 12 cycles."""
+    directory = tmp_path_factory.mktemp("whole") / "run"
+    return state(run(directory, 12)), read_energies(directory)
+
+
+@pytest.mark.parametrize("pieces", [(6, 12), (3, 7, 12), (1, 2, 12)])
+@pytest.mark.parametrize("more", [{}, {"sort_every": 3}])
+def test_pieces_are_the_whole_bit_for_bit(tmp_path, whole, pieces, more):
+    simulation = run(tmp_path / "run", pieces[0], **EVERY, **more)
+    for steps in pieces[1:]:
+        simulation = run(tmp_path / "run", steps, restart=tmp_path / "run", **EVERY, **more)
+    assert_same(state(simulation), whole[0])
+    series = read_energies(tmp_path / "run")
+    for name in ("step", "time", "electric", "magnetic", "kinetic", "total", "drift", "divergence_B", "iterations"):
+        np.testing.assert_array_equal(series[name], whole[1][name], err_msg=name)
+    assert simulation.worst_drift == np.abs(whole[1]["drift"]).max()
+
+
+@pytest.mark.parametrize("shape, position, guess", [("cic", "float32", "last"), ("tsc", "float64", "extrapolated")])
+def test_other_schemes_and_numbers(tmp_path, shape, position, guess):
+    more = dict(position=position, ids=False, shape=shape, guess=guess, **{"checkpoint.every": 100})
+    expected = state(run(tmp_path / "whole", 8, **more))
+    run(tmp_path / "run", 3, **more)
+    assert_same(state(run(tmp_path / "run", 8, restart=tmp_path / "run", **more)), expected)
+
+
+def test_every_keeps_the_newest(tmp_path):
+    run(tmp_path, 11, **{"checkpoint.every": 2, "checkpoint.keep": 3})
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["step_000008", "step_000010", "step_000011"]
+    earlier = tmp_path / FOLDER / "step_000008"
+    run(tmp_path, 9, restart=earlier, **{"checkpoint.every": 2})
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["step_000008", "step_000009"]
+    assert read_energies(tmp_path)["step"].tolist() == list(range(10))
+
+
+def test_wall_clock_and_limits(tmp_path):
+    run(tmp_path / "often", 4, **{"checkpoint.wall_minutes": 1e-9, "checkpoint.keep": 9})
+    assert len(list_checkpoints(tmp_path / "often")) == 4
+    simulation = Simulation.from_deck(DECK, output=tmp_path / "short")
+    simulation.run(max_minutes=0.0)
+    assert simulation.plasma.stopping and 1 <= simulation.plasma.step < 12
+    assert find_checkpoint(tmp_path / "short")[0].step == simulation.plasma.step
+
+
+def damage(path: Path, how: str) -> None:
+    data = bytearray(path.read_bytes())
+    if how == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif how == "flipped":
+        data[len(data) // 3] ^= 4
+        path.write_bytes(data)
+    else:
+        path.unlink()
+
+
+@pytest.mark.parametrize("how, file, why", [
+    ("cut", "rank_0000.bin", "cut short"), ("flipped", "rank_0000.bin", "checksum"), ("gone", "rank_0000.bin", "No such file"),
+    ("cut", "manifest.json", "no readable manifest"), ("gone", "manifest.json", "no readable manifest"),
+])
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, whole, how, file, why):
+    run(tmp_path, 9, **EVERY)
+    damage(tmp_path / FOLDER / "step_000009" / file, how)
+    found, passed_over = find_checkpoint(tmp_path)
+    assert found.step == 8 and len(passed_over) == 1 and "step_000009" in passed_over[0] and why in passed_over[0]
+    assert_same(state(run(tmp_path, 12, restart=tmp_path, **EVERY)), whole[0])
+    for name in ("step_000008", "step_000012"):
+        damage(tmp_path / FOLDER / name / file, how)
+    with pytest.raises(CheckpointError, match=f"no valid checkpoint: .*step_000012.*{why}.*; .*step_000008.*{why}"):
+        find_checkpoint(tmp_path)
+
+
+def test_a_changed_manifest_is_damaged(tmp_path):
+    run(tmp_path, 4, **EVERY)
+    path = tmp_path / FOLDER / "step_000004" / "manifest.json"
+    path.write_text(path.read_text().replace('"step": 4', '"step": 5'))
+    with pytest.raises(CheckpointError, match="damaged: its checksum"):
+        find_checkpoint(tmp_path / FOLDER / "step_000004")
+
+
+def test_another_deck_or_version_is_refused_with_the_reason(tmp_path, monkeypatch):
+    run(tmp_path / "run", 4, **EVERY)
+    changes = {"time.dt": 0.1, "species.electrons.thermal_velocity": 0.3, "particles.seed": 4}
+    with pytest.raises(CheckpointError) as refused:
+        Simulation.from_deck(DECK, restart=tmp_path / "run", **changes)
+    for text in ("time.dt was 0.2 and is 0.1", "species.1.thermal_velocity was 0.4 and is 0.3", "particles.seed was 3 and is 4"):
+        assert text in str(refused.value)
+    monkeypatch.setattr("ecsim.builder.provenance", lambda: {"version": "9.9"})
+    with pytest.raises(CheckpointError, match="written by ecsim .*; this is 9.9"):
+        Simulation.from_deck(DECK, restart=tmp_path / "run")
+    with pytest.raises(CheckpointError, match="has no checkpoints"):
+        Simulation.from_deck(DECK, restart=tmp_path)
+
+
+def test_into_another_directory_with_other_output(tmp_path, whole):
+    run(tmp_path / "first", 5, **EVERY)
+    simulation = run(tmp_path / "second", 12, restart=tmp_path / "first", fields_every=4, energies_every=2)
+    assert_same(state(simulation), whole[0])
+    assert read_energies(tmp_path / "second")["step"].tolist() == [6, 8, 10, 12]
+    assert read_energies(tmp_path / "first")["step"].tolist() == list(range(6))
+
+
+ENDLESS = """
+import sys
+sys.path.insert(0, {tests!r})
+from restart_cases import DECK
+from ecsim.simulation import Simulation
+Simulation.from_deck(DECK, output={run!r}, steps=100000, **{{"checkpoint.every": 1, "checkpoint.keep": 3}}).run()
+"""
+
+
+def test_killed_at_any_moment_the_newest_checkpoint_is_whole(tmp_path):
+    """SIGKILL while a checkpoint is written after every cycle; then the same cycles again, bit for bit."""
+    directory = tmp_path / "run"
+    code = ENDLESS.format(tests=str(Path(__file__).parent), run=str(directory))
+    process = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        deadline = time.monotonic() + 120
+        while not (list_checkpoints(directory) and list_checkpoints(directory)[-1].name >= "step_000010"):
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    found, passed_over = find_checkpoint(directory)
+    assert found.step >= 10 and not passed_over
+    more = {"checkpoint.every": 1, "checkpoint.keep": 3}
+    resumed = run(directory, found.step + 3, restart=directory, **more)
+    assert_same(state(resumed), state(run(tmp_path / "whole", found.step + 3)))
+    assert read_energies(directory)["step"].tolist() == list(range(found.step + 4))
+    assert not list((directory / FOLDER).glob(".*"))
+
+
+FULL = """
+import resource, signal, sys
+sys.path.insert(0, {tests!r})
+from restart_cases import DECK
+from ecsim.simulation import Simulation
+simulation = Simulation.from_deck(DECK, output={run!r}, steps=9, **{{"species.electrons.particles_per_cell": 2000}})
+simulation.step(2)
+simulation.save()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_500_000, 2_500_000))
+simulation.step()
+try:
+    simulation.save()
+except OSError as error:
+    print(error)
+    sys.exit(3)
+"""
+
+
+def test_full_disk_leaves_the_earlier_checkpoint(tmp_path):
+    code = FULL.format(tests=str(Path(__file__).parent), run=str(tmp_path / "run"))
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 3, result.stderr
+    assert "cannot write the checkpoint" in result.stdout and "File too large" in result.stdout
+    assert find_checkpoint(tmp_path / "run")[0].step == 2
+    assert [path.name for path in (tmp_path / "run" / FOLDER).iterdir()] == ["step_000002"]
+
+
+def test_manifest_is_readable_by_people(tmp_path):
+    run(tmp_path, 4, **EVERY)
+    manifest = json.loads((tmp_path / FOLDER / "step_000004" / "manifest.json").read_text())
+    assert manifest["step"] == 4 and manifest["time"] == 0.8 and manifest["cells"] == [6, 5]
+    assert "[problem]" in manifest["deck"] and manifest["version"]
+    assert manifest["files"][0]["electrons/id"]["shape"] == [210]
