@@ -47,8 +47,8 @@ __device__ inline void quantities(const Particle& p, double q, double* out) {
 
 // out (QUANTITIES, *padded) += the particles of the cells cx + SPAN·i, cy + SPAN·j, cz + SPAN·k; scale = 1/V.
 extern "C" __global__ void __launch_bounds__(64)
-    deposit_colour(POS* s, double* v, double* w, long long pitch, const long long* first, const int* count, double* out, int nx,
-                   int ny, int nz, double uniform, double scale, int cx, int cy, int cz) {
+    deposit_colour(STORE_PARAMETERS, const long long* first, const int* count, double* out, int nx, int ny, int nz,
+                   double uniform, double scale, int cx, int cy, int cz) {
     __shared__ Shared all[2];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const Grid grid = {nx, ny, nz};
@@ -58,7 +58,7 @@ extern "C" __global__ void __launch_bounds__(64)
     const int ix = cx + SPAN * (number / (my * mz)), iy = cy + SPAN * (number / mz % my), iz = cz + SPAN * (number % mz);
     const int cell = (ix * ny + iy) * nz + iz;
     if (count[cell] == 0) return;
-    const Store store = {s, v, w, nullptr, pitch};
+    const Store store = STORE;
     Shared& sh = all[warp];
     double sum[ROUNDS] = {};
 
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(64)
         const int live = min(32, count[cell] - done);
         if (lane < live) {
             Particle p;
-            load(store, first[cell] + done + lane, p);
+            load(store, (Slot)first[cell] + done + lane, p);
             double along[3][SPAN], q[QUANTITIES];
 #pragma unroll
             for (int k = 0; k < DIM; ++k) weights_along(p.s[k], along[k]);
@@ -92,8 +92,8 @@ extern "C" __global__ void __launch_bounds__(64)
     }
     // Centre i-1 for CENTRES with ORDER 1 is one before the first support node's index, else they are the same.
     const int shift = CENTRES && ORDER == 1 ? 1 : 0;
-    const long long base = grid.first_node(ix, iy, iz) -
-                           shift * (1 + (DIM > 1 ? grid.stride_y() : 0) + (DIM > 2 ? grid.stride_x() : 0));
+    const long long base =
+        grid.first_node(ix, iy, iz) - shift * (1 + (DIM > 1 ? grid.stride_y() : 0) + (DIM > 2 ? grid.stride_x() : 0));
 #pragma unroll
     for (int r = 0; r < ROUNDS; ++r) {
         const int o = lane + 32 * r, a = o / QUANTITIES;

@@ -2,62 +2,88 @@
 //
 // variants: DIM=1,2,3 ORDER=1,2
 //
-// One thread owns one node of the padded array, blockIdx.y the component. Ghost indices are taken modulo the number of
-// cells, so blocks thinner than their ghost layers are right too.
+// One thread owns one node near the faces, blockIdx.y the component. Ghost indices are taken modulo the number of cells,
+// so blocks thinner than their ghost layers are right too. Nodes near the faces are counted shell by shell: those that
+// lie in `layers` outermost layers along x, then of the others those along y, then along z.
 #include "cell.cuh"
 
-struct Node {
-    int i[3], n[3];  // index without ghosts and owned nodes along x, y, z
+// A box of nodes with n along each axis, of which `layers` (both sides together) belong to the shell.
+struct Shell {
+    int n[3], layers[3];
+
+    INLINE long long slab(int axis) const {
+        long long count = layers[axis];
+        for (int k = 3 - DIM; k < 3; ++k)
+            if (k != axis) count *= k < axis ? n[k] - layers[k] : n[k];
+        return count;
+    }
+    // Indices of node number t of the shell; false beyond the last.
+    INLINE bool node(long long t, int i[3]) const {
+        i[0] = i[1] = i[2] = 0;
+#pragma unroll
+        for (int axis = 3 - DIM; axis < 3; ++axis) {
+            if (t >= slab(axis)) {
+                t -= slab(axis);
+                continue;
+            }
+#pragma unroll
+            for (int k = 2; k >= 3 - DIM; --k) {
+                const int width = k == axis ? layers[k] : k < axis ? n[k] - layers[k] : n[k];
+                i[k] = (int)(t % width);
+                t /= width;
+                const int low = layers[k] / 2, inner = n[k] - layers[k];
+                if (k == axis && i[k] >= low) i[k] += inner;  // the far side
+                if (k < axis) i[k] += low;                    // neither side
+            }
+            return true;
+        }
+        return false;
+    }
 };
 
-INLINE Node node_of(const Grid& grid, long long g) {
-    const long long sy = grid.stride_y(), sx = grid.stride_x();
-    return {{DIM > 2 ? (int)(g / sx) - GHOSTS : 0, DIM > 1 ? (int)(g % sx / sy) - GHOSTS : 0, (int)(g % sy) - GHOSTS},
-            {grid.nx, grid.ny, grid.nz}};
-}
-
 INLINE int inside(int i, int n) { return (i % n + n) % n; }
+
+INLINE long long index_of(const Grid& grid, const int i[3]) {
+    return (DIM > 2 ? (i[0] + GHOSTS) * grid.stride_x() : 0) + (DIM > 1 ? (i[1] + GHOSTS) * grid.stride_y() : 0) + i[2] +
+           GHOSTS;
+}
 
 // Ghosts of `a` (components, *padded) = their owners.
 extern "C" __global__ void __launch_bounds__(256) fill_periodic(double* a, int nx, int ny, int nz) {
     const Grid grid = {nx, ny, nz};
-    const long long g = blockIdx.x * 256LL + threadIdx.x;
-    if (g >= grid.nodes()) return;
-    const Node at = node_of(grid, g);
-    long long owner = 0;
-    const long long stride[3] = {grid.stride_x(), grid.stride_y(), 1};
+    const int n[3] = {nx, ny, nz};
+    Shell ghosts = {{nx, ny, nz}, {0, 0, 0}};
 #pragma unroll
-    for (int k = 3 - DIM; k < 3; ++k) owner += (inside(at.i[k], at.n[k]) + GHOSTS) * stride[k];
-    if (owner != g) a[blockIdx.y * grid.nodes() + g] = a[blockIdx.y * grid.nodes() + owner];
+    for (int k = 3 - DIM; k < 3; ++k) ghosts.n[k] += 2 * GHOSTS, ghosts.layers[k] = 2 * GHOSTS;
+    int i[3], owner[3] = {0, 0, 0};
+    if (!ghosts.node(blockIdx.x * 256LL + threadIdx.x, i)) return;
+#pragma unroll
+    for (int k = 3 - DIM; k < 3; ++k) i[k] -= GHOSTS, owner[k] = inside(i[k], n[k]);
+    double* component = a + blockIdx.y * grid.nodes();
+    component[index_of(grid, i)] = component[index_of(grid, owner)];
 }
 
 // Owners of `a` (components, *padded) += their ghosts, in the C order of the ghosts; the ghosts stay as they are.
 extern "C" __global__ void __launch_bounds__(256) add_periodic(double* a, int nx, int ny, int nz) {
     const Grid grid = {nx, ny, nz};
-    const long long g = blockIdx.x * 256LL + threadIdx.x;
-    if (g >= grid.nodes()) return;
-    const Node at = node_of(grid, g);
-    const long long stride[3] = {grid.stride_x(), grid.stride_y(), 1};
-    int low[3] = {0, 0, 0}, step[3] = {1, 1, 1}, high[3] = {0, 0, 0};  // all images of the node along each dimension
-    bool alone = true;
+    const int n[3] = {nx, ny, nz};
+    Shell owners = {{nx, ny, nz}, {0, 0, 0}};
+#pragma unroll
+    for (int k = 3 - DIM; k < 3; ++k) owners.layers[k] = min(n[k], 2 * GHOSTS);
+    int i[3], low[3] = {0, 0, 0}, high[3] = {0, 0, 0};  // the node, and its outermost images along each dimension
+    if (!owners.node(blockIdx.x * 256LL + threadIdx.x, i)) return;
 #pragma unroll
     for (int k = 3 - DIM; k < 3; ++k) {
-        if (at.i[k] < 0 || at.i[k] >= at.n[k]) return;
-        step[k] = at.n[k];
-        low[k] = at.i[k] - (at.i[k] + GHOSTS) / at.n[k] * at.n[k];
-        high[k] = at.i[k] + (at.n[k] - 1 + GHOSTS - at.i[k]) / at.n[k] * at.n[k];
-        alone = alone && low[k] == high[k];
+        low[k] = i[k] - (i[k] + GHOSTS) / n[k] * n[k];
+        high[k] = i[k] + (n[k] - 1 + GHOSTS - i[k]) / n[k] * n[k];
     }
-    if (alone) return;
     double* component = a + blockIdx.y * grid.nodes();
-    double sum = component[g];
-    for (int x = low[0]; x <= high[0]; x += step[0])
-        for (int y = low[1]; y <= high[1]; y += step[1])
-            for (int z = low[2]; z <= high[2]; z += step[2]) {
-                long long image = z + GHOSTS;
-                if (DIM > 1) image += (y + GHOSTS) * stride[1];
-                if (DIM > 2) image += (x + GHOSTS) * stride[0];
-                if (image != g) sum += component[image];
-            }
-    component[g] = sum;
+    const long long owner = index_of(grid, i);
+    double sum = component[owner];
+    int at[3];
+    for (at[0] = low[0]; at[0] <= high[0]; at[0] += n[0])
+        for (at[1] = low[1]; at[1] <= high[1]; at[1] += n[1])
+            for (at[2] = low[2]; at[2] <= high[2]; at[2] += n[2])
+                if (index_of(grid, at) != owner) sum += component[index_of(grid, at)];
+    component[owner] = sum;
 }

@@ -3,9 +3,10 @@
 // variants: VECTORS=8,16,32 SUBTRACT=0,1
 //
 // SUBTRACT 0: products basis_j · w and w · w. SUBTRACT 1: first w -= Σ h_j basis_j, then the same of the new w. One thread
-// owns EACH elements of every vector, 128 apart; it holds its element of all vectors in registers, so that each is read
-// once, and a running sum for each. A block leaves its part of every sum in partial[j][block], and finish_sums adds those
-// up with one block a sum: the order of the additions depends on the sizes alone.
+// owns EACH elements of every vector, 128 apart, and a running sum for each vector. An element is subtracted from all
+// vectors first and multiplied with them afterwards, when the L1 cache still holds what was read. A block leaves its part
+// of every sum in partial[j][block], and finish_sums adds those up with one block a sum: the order of the additions
+// depends on the sizes alone.
 constexpr int EACH = 8;
 constexpr unsigned ALL = 0xffffffffu;
 
@@ -16,7 +17,7 @@ __device__ inline double sum_of_warp(double x) {
 }
 
 // basis (k, n), k <= VECTORS; h (k); w (n); partial (k + 1, blocks).
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 4)
     project(const double* __restrict__ basis, const double* __restrict__ h, double* w, int k, long long n, double* partial) {
     __shared__ double part[4][VECTORS + 1], minus[VECTORS];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -27,17 +28,15 @@ extern "C" __global__ void __launch_bounds__(128)
     for (int e = 0; e < EACH; ++e) {
         const long long at = (blockIdx.x * (long long)EACH + e) * 128 + threadIdx.x;
         if (at >= n) break;
-        double v[VECTORS], x = w[at];
-#pragma unroll
-        for (int j = 0; j < VECTORS; ++j) v[j] = j < k ? basis[j * n + at] : 0.0;
+        double x = w[at];
         if (SUBTRACT) {
-#pragma unroll
-            for (int j = 0; j < VECTORS; ++j)
-                if (j < k) x = fma(minus[j], v[j], x);
+#pragma unroll 8
+            for (int j = 0; j < k; ++j) x = fma(minus[j], basis[j * n + at], x);
             w[at] = x;
         }
 #pragma unroll
-        for (int j = 0; j < VECTORS; ++j) sum[j] = fma(v[j], x, sum[j]);
+        for (int j = 0; j < VECTORS; ++j)
+            if (j < k) sum[j] = fma(basis[j * n + at], x, sum[j]);
         sum[VECTORS] = fma(x, x, sum[VECTORS]);
     }
 #pragma unroll

@@ -20,7 +20,7 @@ struct RunHead {
 enum Status { RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, STATUS_WORDS };
 
 struct Leavers {
-    Word records[STAGE * WORDS];
+    __align__(16) Word records[STAGE * WORDS];
     unsigned short order[STAGE];
     unsigned char bin[STAGE];
     int histogram[32];
@@ -41,6 +41,7 @@ __device__ inline int sort_by_bin(Leavers& out, int staged, int lane) {
     __syncwarp();
 #pragma unroll
     for (int r = 0; r < STAGE / 32; ++r) {
+        if (32 * r >= staged) break;
         const int k = 32 * r + lane;
         const int bin = k < staged ? out.bin[k] : 31;
         const unsigned peers = __match_any_sync(ALL, bin);
@@ -60,6 +61,7 @@ __device__ inline int sort_by_bin(Leavers& out, int staged, int lane) {
     below -= mine;
 #pragma unroll
     for (int r = 0; r < STAGE / 32; ++r) {
+        if (32 * r >= staged) break;
         const int k = 32 * r + lane;
         const int start = __shfl_sync(ALL, below, k < staged ? out.bin[k] : 31);
         if (k < staged) out.order[start + place[r]] = k;
@@ -68,16 +70,31 @@ __device__ inline int sort_by_bin(Leavers& out, int staged, int lane) {
     return below;
 }
 
+// A head that leads to no leavers.
+__device__ inline void empty_head(RunHead& head, int lane) {
+    if (lane < 28) head.start[lane] = 0;
+    if (lane == 0) head.next = -1;
+}
+
+// The last run of a cell that has been through move_cells, -1 if it has none.
+__device__ inline int last_run(const RunHead* heads, int cell) {
+    int run = heads[cell].start[27] > 0 ? cell : -1;
+    while (run >= 0 && heads[run].next >= 0) run = heads[run].next;
+    return run;
+}
+
 // Write the staged leavers to the outbox as one run of `cell`, linked behind run `tail` (-1: its first); false if full.
 __device__ inline bool flush(Leavers& out, int staged, const Outbox& box, int cell, int& tail, int lane) {
-    const int start = sort_by_bin(out, staged, lane);
     Word base = 0;
     if (lane == 0) base = atomicAdd(&box.status[RECORDS], (Word)staged);
+    const int start = sort_by_bin(out, staged, lane);
     base = __shfl_sync(ALL, base, 0);
     if (base + staged > box.capacity) return false;
-    for (int q = lane; q < staged * WORDS; q += 32) {
-        const int k = q / WORDS;
-        box.records[base * WORDS + q] = out.records[out.order[k] * WORDS + (q - k * WORDS)];
+    Packet* to = (Packet*)(box.records + base * WORDS);
+    const Packet* from = (const Packet*)out.records;
+    for (int q = lane; q < staged * PACKETS; q += 32) {
+        const int k = q / PACKETS;
+        to[q] = from[out.order[k] * PACKETS + (q - k * PACKETS)];
     }
     int head = cell;
     if (tail >= 0) {

@@ -14,14 +14,29 @@ constexpr int STAY = BINS / 2;                          // the bin of those that
 constexpr int S_WORDS = sizeof(POS) == 8 ? DIM : (DIM + 1) / 2;
 constexpr int WORDS = S_WORDS + 3 + WEIGHTS + IDS;  // 8-byte words of a record
 
-// Particles of one species: components in rows of `pitch` slots.
+// What a record travels in: 16 bytes at a time where it can.
+template <bool pairs>
+struct PacketOf {
+    typedef Word type;
+};
+template <>
+struct PacketOf<true> {
+    typedef ulonglong2 type;
+};
+typedef PacketOf<WORDS % 2 == 0>::type Packet;
+constexpr int PACKETS = WORDS * sizeof(Word) / sizeof(Packet);
+
+// Particles of one species, an array a component. Slots are counted in 32 bits: an address is one instruction.
+typedef unsigned Slot;
 struct Store {
-    POS* s;
-    double* v;
+    POS* s[3];
+    double* v[3];
     double* w;
     Word* id;
-    long long pitch;
 };
+// The same as parameters of a kernel, and the Store made of them.
+#define STORE_PARAMETERS POS *s0, POS *s1, POS *s2, double *v0, double *v1, double *v2, double *w, Word *id
+#define STORE {{s0, s1, s2}, {v0, v1, v2}, w, id}
 
 struct Particle {
     POS s[DIM];
@@ -48,11 +63,11 @@ __device__ inline Word bits(double x) { return (Word)__double_as_longlong(x); }
 __device__ inline void from_bits(Word b, float& x) { x = __uint_as_float((unsigned)b); }
 __device__ inline void from_bits(Word b, double& x) { x = __longlong_as_double((long long)b); }
 
-__device__ inline void load(const Store& from, long long slot, Particle& p) {
+__device__ inline void load(const Store& from, Slot slot, Particle& p) {
 #pragma unroll
-    for (int k = 0; k < DIM; ++k) p.s[k] = from.s[k * from.pitch + slot];
+    for (int k = 0; k < DIM; ++k) p.s[k] = from.s[k][slot];
 #pragma unroll
-    for (int k = 0; k < 3; ++k) p.v[k] = from.v[k * from.pitch + slot];
+    for (int k = 0; k < 3; ++k) p.v[k] = from.v[k][slot];
 #if WEIGHTS
     p.w = from.w[slot];
 #endif
@@ -61,11 +76,11 @@ __device__ inline void load(const Store& from, long long slot, Particle& p) {
 #endif
 }
 
-__device__ inline void save(const Store& to, long long slot, const Particle& p) {
+__device__ inline void save(const Store& to, Slot slot, const Particle& p) {
 #pragma unroll
-    for (int k = 0; k < DIM; ++k) to.s[k * to.pitch + slot] = p.s[k];
+    for (int k = 0; k < DIM; ++k) to.s[k][slot] = p.s[k];
 #pragma unroll
-    for (int k = 0; k < 3; ++k) to.v[k * to.pitch + slot] = p.v[k];
+    for (int k = 0; k < 3; ++k) to.v[k][slot] = p.v[k];
 #if WEIGHTS
     to.w[slot] = p.w;
 #endif
@@ -126,32 +141,54 @@ __device__ inline int step_of(int bin, int k) {
 __device__ inline int bin_of(const POS s[DIM], bool& far, bool& lost) {
     const POS half = (POS)0.5;
     int bin = 0;
-    far = lost = false;
+    bool near = true;
 #pragma unroll
     for (int k = 0; k < DIM; ++k) {
         bin = 3 * bin + 1 + (s[k] >= half) - (s[k] < -half);
-        far = far || !(s[k] < 3 * half && s[k] >= -3 * half);
-        lost = lost || !(s[k] < (POS)1e9 && s[k] > (POS)-1e9);
+        near = near && s[k] < 3 * half && s[k] >= -3 * half;
     }
-    far = far && !lost;
-    return far || lost ? STAY : bin;
+    far = lost = false;
+    if (near) return bin;
+#pragma unroll
+    for (int k = 0; k < DIM; ++k) lost = lost || !(s[k] < (POS)1e9 && s[k] > (POS)-1e9);
+    far = !lost;
+    return STAY;
 }
 
-// Flat cell reached from `cell` by `step` cells along each active dimension, through the periodic faces.
-__device__ inline int wandered(const Grid& g, int cell, const int step[DIM]) {
-    const int n[3] = {g.nx, g.ny, g.nz};
-    int flat = 0, stride = 1;
+// Cells that a block numbers, for those that wander out of it: of the whole box, of which the block begins at `origin`.
+struct Box {
+    int cells[3], origin[3];
+};
+
+// Coordinate of flat cell `cell` along `axis` (0, 1, 2 for x, y, z).
+__device__ inline int coordinate(const Grid& g, int cell, int axis) {
+    return axis == 2 ? cell % g.nz : axis == 1 ? cell / g.nz % g.ny : cell / (g.nz * g.ny);
+}
+
+// Flat cell of the periodic box reached from the block's `cell` by `step` cells along each active dimension.
+__device__ inline int wandered(const Grid& g, const Box& box, int cell, const int step[DIM]) {
+    int flat = 0;
 #pragma unroll
-    for (int axis = 2; axis >= 3 - DIM; --axis) {
-        int i = (cell % n[axis] + step[axis - (3 - DIM)]) % n[axis];
-        flat += (i < 0 ? i + n[axis] : i) * stride;
-        stride *= n[axis];
-        cell /= n[axis];
+    for (int axis = 3 - DIM; axis < 3; ++axis) {
+        const int n = box.cells[axis], i = (box.origin[axis] + coordinate(g, cell, axis) + step[axis - (3 - DIM)]) % n;
+        flat = flat * n + (i < 0 ? i + n : i);
     }
     return flat;
 }
 
-// Σ w v²/2, Σ w v, Σ w of the particles one lane has seen, and of a warp's cell.
+// Does a step in direction `bin` from `cell` leave the block where it is cut? Bit k of `cut`: it is along axis k.
+__device__ inline bool leads_out(const Grid& g, int cell, int bin, int cut) {
+    const int n[3] = {g.nx, g.ny, g.nz};
+    bool out = false;
+#pragma unroll
+    for (int axis = 3 - DIM; axis < 3; ++axis) {
+        const int i = coordinate(g, cell, axis) + step_of(bin, axis - (3 - DIM));
+        out = out || ((cut >> axis & 1) && (i < 0 || i >= n[axis]));
+    }
+    return out;
+}
+
+// Σ w v²/2, Σ w v, Σ w of the particles one lane has seen, and of its warp.
 struct Sums {
     double energy = 0.0, momentum[3] = {0.0, 0.0, 0.0}, charge = 0.0;
 
@@ -165,13 +202,13 @@ struct Sums {
         if (lost) energy = __longlong_as_double(0x7ff8000000000000LL);
     }
 
-    __device__ void write(double* sums, int cell, int lane) {
+    __device__ void write(double* sums, int row, int lane) {
         double total[5] = {0.5 * energy, momentum[0], momentum[1], momentum[2], charge};
 #pragma unroll
         for (int k = 0; k < 5; ++k) {
 #pragma unroll
             for (int step = 16; step > 0; step /= 2) total[k] += __shfl_down_sync(ALL, total[k], step);
-            if (lane == 0) sums[5LL * cell + k] = total[k];
+            if (lane == 0) sums[5LL * row + k] = total[k];
         }
     }
 };

@@ -8,19 +8,22 @@
 
 // to : new cell of every slot that holds a particle; others are left alone. The other arguments are those of move_cells.
 extern "C" __global__ void __launch_bounds__(128)
-    push_in_place(POS* s, double* v, double* w, Word* id, long long pitch, const long long* first, const int* count, int* to,
-                  double* sums, int nx, int ny, int nz, const double* E, const double* B, double beta, double hx, double hy,
-                  double hz, double uniform) {
+    push_in_place(STORE_PARAMETERS, const long long* first, const int* count, int* to, double* sums, int nx, int ny, int nz,
+                  const double* E, const double* B, double beta, double hx, double hy, double hz, double uniform) {
     __shared__ Fields all[4];
-    __shared__ double scratch[4][3 * NODES];
+    __shared__ double scratch[4][FIELD_VALUES];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, cell = blockIdx.x * 4 + warp;
     const Grid grid = {nx, ny, nz};
     if (cell >= grid.ncells()) return;
     const double h[3] = {hx, hy, hz};
-    const Store store = {s, v, w, id, pitch};
+    const Store store = STORE;
     Sums total;
-    if (KICK) gather_fields(E, B, grid, cell, beta, scratch[warp], all[warp], lane);
-    const long long base = first[cell];
+    if (KICK) {
+        double values[VALUES_PER_LANE];
+        load_fields(E, B, grid, cell, lane, values);
+        to_polynomials(values, beta, scratch[warp], all[warp], lane);
+    }
+    const Slot base = (Slot)first[cell];
     for (int j = lane; j < count[cell]; j += 32) {
         Particle p;
         load(store, base + j, p);
@@ -36,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(128)
             p.s[k] = (POS)((double)p.s[k] - step[k]);
         }
         save(store, base + j, p);
-        to[base + j] = wandered(grid, cell, step);
+        to[base + j] = wandered(grid, {{nx, ny, nz}, {0, 0, 0}}, cell, step);
     }
     if (KICK) total.write(sums, cell, lane);
 }

@@ -5,9 +5,9 @@
 #include "particles.cuh"
 
 // sums (n_cells, 5): [Σ w v²/2, Σ w v, Σ w] of each cell. One warp owns one cell, lane -> particle.
-extern "C" __global__ void __launch_bounds__(256) sum_cells(const double* v, const double* w, long long pitch,
-                                                            const long long* first, const int* count, int n_cells,
-                                                            double uniform, double* sums) {
+extern "C" __global__ void __launch_bounds__(256)
+    sum_cells(const double* v, const double* w, long long pitch, const long long* first, const int* count, int n_cells,
+              double uniform, double* sums) {
     const int lane = threadIdx.x & 31, cell = blockIdx.x * 8 + (threadIdx.x >> 5);
     if (cell >= n_cells) return;
     Sums total;

@@ -19,8 +19,8 @@ from ecsim.backend.cuda.store import SLACK
 from ecsim.grid import Block, Grid
 
 DT, SPEED = 1.0, 0.0343          # cells a step: 8 % leave their cell
-VARIANTS = [dict(zip(("WARPS", "OCCUPANCY", "UNROLL", "PREFETCH"), (4, *v), strict=True))
-            for v in ((5, 1, 1), (4, 1, 1), (6, 1, 1), (8, 1, 0), (4, 2, 0), (4, 2, 1), (3, 2, 1))]
+VARIANTS = [{"OCCUPANCY": occupancy, "UNROLL": unroll}
+            for occupancy, unroll in ((5, 1), (4, 1), (6, 1), (3, 2), (4, 2))]
 
 
 class TimedBackend(CudaBackend):
@@ -34,6 +34,9 @@ class TimedBackend(CudaBackend):
     def launch(self, file, name, grid, threads, arguments, **macros) -> None:
         with self.span(name):
             super().launch(file, name, grid, threads, arguments, **macros, **self.tuning.get(name, {}))
+
+    def resident_blocks(self, file, name, threads, **macros) -> int:
+        return super().resident_blocks(file, name, threads, **macros, **self.tuning.get(name, {}))
 
     @contextmanager
     def span(self, name: str):
@@ -64,7 +67,7 @@ def maxwellian(backend, cells, per_cell: int, order: int, **options):
     if store.w is not None:
         store.w[...] = 1.0 / per_cell
     store.count[...] = per_cell
-    store._n = per_cell * block.n_cells
+    store.n_inserted = per_cell * block.n_cells
     fields = [size * xp.random.default_rng(2).standard_normal((3, *block.padded)) for size in (1e-4, 0.1)]
     return store, fields
 

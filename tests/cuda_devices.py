@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from host_cuda import HostKernel
+from host_cuda import launch_sizes as host_launch_sizes
 
 from ecsim.backend import BackendError
 from ecsim.backend.cuda import CudaBackend
@@ -30,9 +31,15 @@ class HostCudaBackend(CudaBackend):
         self.xp = Poisoned()
         self._begin()
 
-    def launch(self, file, name, grid, threads, arguments, **macros) -> None:
-        if grid[0] and grid[1]:
-            HostKernel(file, name, **macros)(grid, (threads,), arguments)
+    def launch(self, file, name, grid, threads, arguments, shared=0, **macros) -> None:
+        if all(grid):
+            HostKernel(file, name, **macros)(grid, (threads,), arguments, shared_mem=shared)
+
+    def launch_sizes(self, file, **macros):
+        return host_launch_sizes(file, **macros)
+
+    def resident_blocks(self, file, name, threads, **macros) -> int:
+        return 3
 
     def to_host(self, a):
         return np.asarray(a)

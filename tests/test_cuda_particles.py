@@ -288,3 +288,67 @@ def test_b_in_float32_does_no_work(backend, rng):
     after = backend.to_host(store.move(BETA, DT, zero, backend.from_host(B)))
     assert abs(after[0] - before[0]) <= 1e-14 * before[0]
     assert np.abs(after[1:4] - before[1:4]).max() > 1e-3
+
+
+class Mailbox:
+    """Stands for the exchange between two blocks: keeps what goes to the other one and hands over what came from it."""
+
+    def __init__(self, block, xp) -> None:
+        self.block, self.xp, self.arrived, self.other = block, xp, None, None
+
+    def exchange(self, travellers):
+        home = self.owns(travellers[0])
+        assert self.other.owns(travellers[0][~home]).all()
+        self.other.arrived, arrived = travellers[:, ~home], self.arrived
+        mine = travellers[:, home]
+        mine = mine if arrived is None else self.xp.concatenate([mine, arrived], axis=1)
+        mine[0] = self.local(mine[0])
+        return mine
+
+    def index(self, cells):
+        whole = self.block.grid.cells
+        return [cells.astype(np.int64) // int(np.prod(whole[k + 1:])) % whole[k] - self.block.origin[k]
+                for k in range(self.block.d)]
+
+    def owns(self, cells):
+        return sum((i < 0) | (i >= n) for i, n in zip(self.index(cells), self.block.cells, strict=True)) == 0
+
+    def local(self, cells):
+        flat = 0
+        for i, n in zip(self.index(cells), self.block.cells, strict=True):
+            flat = flat * n + i
+        return flat
+
+
+@pytest.mark.parametrize(("dtype", "axis"), [("float64", 0), ("float32", 1)])
+def test_two_blocks_are_one_box(backend, rng, dtype, axis):
+    """Particles that leave a block where it is cut, near or far, go through the migration to the other."""
+    cells = (4, 3) if axis == 0 else (3, 4)
+    whole = block_of(cells)
+    given = particles(rng, whole, 900, 0.8)
+    options = {"position_dtype": dtype, "ids": True}
+    expected = filled(backend, whole, given, **options)
+    half = tuple(2 if k == axis else n for k, n in enumerate(cells))
+    blocks = [Block(whole.grid, tuple(start if k == axis else 0 for k in range(2)), half) for start in (0, 2)]
+    boxes = [Mailbox(block, backend.xp) for block in blocks]
+    boxes[0].other, boxes[1].other = boxes[1], boxes[0]
+    stores = []
+    for block, box in zip(blocks, boxes, strict=True):
+        mine = box.owns(given["cell"])
+        part = {name: a[..., mine] for name, a in given.items()}
+        part["cell"] = box.local(part["cell"]).astype(np.int32)
+        stores.append(filled(backend, block, part, migration=box, **options))
+    expected.push(DT)
+    for store in stores:
+        store.push(DT)
+    stores[0].push(0.0)  # takes what the second has sent meanwhile
+    found = {name: [] for name in ("cell", "s", "v", "weight", "id")}
+    for store, block in zip(stores, blocks, strict=True):
+        host = store.to_host()
+        index = np.unravel_index(host["cell"], block.cells)
+        host["cell"] = np.ravel_multi_index([i + o for i, o in zip(index, block.origin, strict=True)], cells)
+        assert store.n == len(host["cell"])
+        for name in found:
+            found[name].append(host[name])
+    found = {name: np.concatenate(parts, axis=-1) for name, parts in found.items()}
+    assert_same_bits(by_id(expected.to_host()), by_id(found))

@@ -26,6 +26,7 @@ using std::min;
 
 struct int2 { int x, y; };
 struct double2 { double x, y; };
+struct ulonglong2 { unsigned long long x, y; };
 struct float2 { float x, y; };
 struct dim3 { unsigned x, y, z; };
 

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from ecsim.backend import BackendError
+from ecsim.backend.cuda import assembly
+from ecsim.backend.cuda.compile import kernel, launch_sizes
 from ecsim.backend.cuda.fields import FIELD_EQUATION, SCALAR, TENSOR, Krylov, PeriodicGhosts, curl_curl_blocks, multiply
 from ecsim.backend.cuda.move import Outbox
 from ecsim.backend.cuda.store import CudaParticleStore
@@ -44,6 +46,14 @@ def _usable_device(cupy, device: int) -> None:
                            f"{OLDEST[0]}.{OLDEST[1]} or newer is needed")
 
 
+def for_local_rank(local_rank: int) -> int:
+    """Device number for a process that shares the host with others: its own number among them, counted round."""
+    try:
+        return local_rank % max(1, _cupy().cuda.runtime.getDeviceCount())
+    except RuntimeError:
+        return 0
+
+
 def device_report(device: int = 0) -> dict[str, str]:
     """Device, memory, driver, CuPy and tensor-core modes, for `ecsim info`. Raises BackendError if there is none."""
     cupy = _cupy()
@@ -77,6 +87,7 @@ class CudaBackend:
         self._begin()
 
     def _begin(self) -> None:
+        self._resident: dict = {}
         self.outbox = Outbox(self.xp)
         self.krylov = Krylov(self)
         self.timer = Timer(self.synchronize)
@@ -89,23 +100,40 @@ class CudaBackend:
         line = f"{report['device']}, {report['memory']}, driver {report['driver']}, CuPy {report['CuPy']}"
         return f"{line} ({self.reason})" if self.reason else line
 
-    def launch(self, file: str, name: str, grid: tuple[int, int], threads: int, arguments: tuple, **macros) -> None:
-        """Run kernel ``name`` of ``file`` compiled with ``macros`` on a grid of blocks; no blocks, no launch."""
-        from ecsim.backend.cuda.compile import kernel
+    def launch(self, file: str, name: str, grid: tuple[int, ...], threads: int, arguments: tuple, shared: int = 0,
+               **macros) -> None:
+        """Run kernel ``name`` of ``file`` compiled with ``macros`` on a grid of blocks; no blocks, no launch.
 
-        if grid[0] and grid[1]:
-            kernel(file, name, **macros)(grid, (threads,), arguments)
+        shared : bytes of dynamic shared memory.
+        """
+        if all(grid):
+            kernel(file, name, shared, **macros)(grid, (threads,), arguments, shared_mem=shared)
+
+    def launch_sizes(self, file: str, **macros) -> tuple[int, ...]:
+        """What a launch must agree on with ``file`` compiled with ``macros``."""
+        return launch_sizes(file, **macros)
+
+    def resident_blocks(self, file: str, name: str, threads: int, **macros) -> int:
+        """Blocks of a kernel that the whole device holds at a time."""
+        compiled = kernel(file, name, **macros)
+        if compiled not in self._resident:
+            per_multiprocessor = self.xp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
+                compiled.kernel.ptr, threads, 0)
+            self._resident[compiled] = per_multiprocessor * self.xp.cuda.Device().attributes["MultiProcessorCount"]
+        return self._resident[compiled]
 
     # -- particles ---------------------------------------------------------------------------------------------
 
     def new_store(self, block, *, position_dtype: str = "float64", weight: float | None = None, ids: bool = False,
-                  capacity: int = 0, sort_every: int = 1, gather_dtype: str = "float64") -> CudaParticleStore:
+                  capacity: int = 0, sort_every: int = 1, migration=None,
+                  gather_dtype: str = "float64") -> CudaParticleStore:
         """An empty CudaParticleStore.
 
         capacity : particles that will be loaded, reserved at once. sort_every is for the CPU: here every move sorts.
+        migration : takes particles to other blocks, needed where the block does not span the box.
         """
         return CudaParticleStore(self, block, position_dtype=position_dtype, weight=weight, ids=ids, capacity=capacity,
-                                 gather_dtype=gather_dtype)
+                                 migration=migration, gather_dtype=gather_dtype)
 
     def sum_rows(self, rows):
         """Column sums of (n, 5) float64, in an order fixed by n, on the device."""
@@ -120,16 +148,12 @@ class CudaBackend:
     def assemble(self, store, *, method: str = "pair", precision: str = "fp64", beta: float, B_nodes, stencil,
                  moments) -> None:
         """Add a species' M, ρ and Ĵ (each / V) to padded arrays, ghosts included; see ecsim.backend.cuda.assembly."""
-        from ecsim.backend.cuda.assembly import assemble
-
-        assemble(self, store, method=method, precision=precision, beta=beta, B_nodes=B_nodes, stencil=stencil,
-                 moments=moments)
+        assembly.assemble(self, [store], [beta], method=method, precision=precision, B_nodes=B_nodes, stencil=stencil,
+                          moments=moments)
 
     def assemble_columns(self, block, cell, s, columns, stencil, method: str = "pair") -> None:
         """stencil[o, c, node] += Σ_p columns[c, p] W_a W_b / V for particles in any order; as on the CPU."""
-        from ecsim.backend.cuda.assembly import assemble_columns
-
-        assemble_columns(self, block, cell, s, columns, stencil, method)
+        assembly.assemble_columns(self, block, cell, s, columns, stencil, method)
 
     # -- fields ------------------------------------------------------------------------------------------------
 

@@ -13,9 +13,9 @@ MOST_VECTORS = 32
 ELEMENTS_PER_BLOCK = 1024
 
 
-def right_aligned(cells) -> tuple[int, ...]:
-    """Cells along three axes; missing dimensions come first."""
-    return (1,) * (3 - len(cells)) + tuple(cells)
+def right_aligned(cells, missing: int = 1) -> tuple[int, ...]:
+    """Numbers along three axes; missing dimensions come first."""
+    return (missing,) * (3 - len(cells)) + tuple(cells)
 
 
 def curl_curl_blocks(spacing, factor: float) -> np.ndarray:
@@ -100,6 +100,8 @@ class PeriodicGhosts:
         self._run("add_periodic", a)
 
     def _run(self, name: str, a) -> None:
-        nodes = int(np.prod(self.block.padded))
-        self.backend.launch("fields_halo.cu", name, (-(-nodes // 256), a.size // nodes), 256,
+        nodes, cells = int(np.prod(self.block.padded)), np.array(self.block.cells)
+        inner = np.maximum(cells - 2 * self.block.ghosts, 0)
+        shell = nodes - cells.prod() if name == "fill_periodic" else cells.prod() - inner.prod()
+        self.backend.launch("fields_halo.cu", name, (int(-(-shell // 256)), a.size // nodes), 256,
                             (a, *right_aligned(self.block.cells)), DIM=self.block.d, ORDER=self.block.order)

@@ -11,19 +11,27 @@ from __future__ import annotations
 
 import numpy as np
 
+from ecsim.backend.cuda.fields import right_aligned
+
 RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS = range(5)  # enum Status of kernels/outbox.cuh
 STAGE = 128                                 # leavers a cell stages before it writes a run, kernels/outbox.cuh
 LEAST_IN_FULL_RUN = STAGE - 64              # a run is written early only where fewer than 64 places are left
 HEAD_BYTES = 64
 FRACTION, LEAST_RECORDS = 0.125, 1024       # share of its particles that a species may send before the outbox grows
-CELLS_PER_BLOCK = 4
+WARPS = 4                                   # of a block
+BOX = np.dtype([("cells", "i4", 3), ("origin", "i4", 3)])  # struct Box of kernels/particles.cuh
+
+
+def rows_of(arrays: dict) -> tuple:
+    """The eight component arrays of a store or a batch, by the names s, v, w, id; None where there is none."""
+    return (*arrays["s"], *(None,) * (3 - len(arrays["s"])), *arrays["v"], arrays["w"], arrays["id"])
 
 
 class Outbox:
     """Work space of the mover, shared by all species of a backend: records, run heads, counters, per-cell numbers.
 
     ``status`` : the five counters above.  ``progress`` : (n_cells, 2) slots a full outbox has left unbinned.
-    ``need`` : (n_cells,) particles a cell has with its arrivals.  ``sums`` : (n_cells, 5) of the present move.
+    ``need`` : (n_cells,) particles a cell has with its arrivals.
     """
 
     def __init__(self, xp) -> None:
@@ -38,12 +46,11 @@ class Outbox:
         self.n_cells = n_cells
         self.progress = xp.zeros((n_cells, 2), np.int32)
         self.need = xp.zeros(n_cells, np.int32)
-        self.sums = xp.zeros((n_cells, 5))
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(a.nbytes for a in (self.words, self.heads, self.status, self.progress, self.need, self.sums))
+        return sum(a.nbytes for a in (self.words, self.heads, self.status, self.progress, self.need))
 
     def capacity(self, words: int) -> int:
         """Records of ``words`` 8-byte words that fit."""
@@ -76,15 +83,15 @@ class Outbox:
         return n_cells + records // LEAST_IN_FULL_RUN + 1
 
 
-def advance(store, beta: float, dt: float, E_nodes=None, B_nodes=None) -> None:
+def advance(store, beta: float, dt: float, E_nodes=None, B_nodes=None):
     """Kick (where fields are given) and push all particles of ``store`` and bring every one to its cell.
 
-    The sums of the new velocities are left in the outbox, a row a cell. Particles that are not finite stay in their
-    cell and make the energy NaN.
+    Returns the sums of the new velocities (5,) on the device where there was a kick. Particles that are not finite stay
+    in their cell and make the energy NaN.
     """
     backend, outbox = store.backend, store.backend.outbox
     outbox.reserve(store.n_cells, max(int(FRACTION * store.n), LEAST_RECORDS), store.record_words)
-    _move_cells(store, beta, dt, E_nodes, B_nodes)
+    sums = _move_cells(store, beta, dt, E_nodes, B_nodes)
     _append_arrivals(store)
     status = backend.to_host(outbox.status)
     if status[UNBINNED]:
@@ -96,59 +103,89 @@ def advance(store, beta: float, dt: float, E_nodes=None, B_nodes=None) -> None:
     if status[SHORT_CELLS]:
         store.make_room(outbox.need)
         _append_arrivals(store, again=1)
-    if status[FAR_RECORDS]:
+    if status[FAR_RECORDS] or store.migration is not None:
         _settle_far_leavers(store, int(status[FAR_RECORDS]))
+    return sums
 
 
-def _move_cells(store, beta, dt, E_nodes=None, B_nodes=None, resume: int = 0) -> None:
-    outbox, kick = store.backend.outbox, int(E_nodes is not None)
-    store.backend.launch(
-        "move.cu", "move_cells", (_blocks(store), 1), 32 * CELLS_PER_BLOCK,
-        (*store.pointers, store.first, store.count, outbox.progress, outbox.words, outbox.capacity(store.record_words),
-         outbox.heads, outbox.status, outbox.sums, *store.geometry, E_nodes, B_nodes, float(beta), *store.steps(dt),
-         store.uniform_weight, resume),
-        DIM=store.block.d, ORDER=store.block.order, KICK=kick, GATHER=store.gather_type, **store.macros)
+def _move_cells(store, beta, dt, E_nodes=None, B_nodes=None, resume: int = 0):
+    backend, outbox = store.backend, store.backend.outbox
+    macros = {"DIM": store.block.d, "ORDER": store.block.order, "KICK": int(E_nodes is not None),
+              "GATHER": store.gather_type, **store.macros}
+    blocks = min(_blocks(store), backend.resident_blocks("move.cu", "move_cells", 32 * WARPS, **macros))
+    sums = backend.xp.empty((WARPS * blocks, 5)) if E_nodes is not None else None
+    backend.launch(
+        "move.cu", "move_cells", (blocks, 1), 32 * WARPS,
+        (*store.rows, store.first, store.count, outbox.progress, outbox.words, outbox.capacity(store.record_words),
+         outbox.heads, outbox.status, sums, *store.geometry, E_nodes, B_nodes, float(beta), *store.steps(dt),
+         store.uniform_weight, store.cut, resume),
+        **macros)
+    return None if sums is None else backend.sum_rows(sums)
 
 
 def _append_arrivals(store, again: int = 0) -> None:
-    outbox = store.backend.outbox
-    store.backend.launch(
-        "move_arrivals.cu", "append_arrivals", (_blocks(store), 1), 32 * CELLS_PER_BLOCK,
-        (*store.pointers, store.first, store.count, outbox.need, outbox.words, outbox.capacity(store.record_words),
+    backend, outbox = store.backend, store.backend.outbox
+    macros = {"DIM": store.block.d, **store.macros}
+    blocks = min(_blocks(store), backend.resident_blocks("move_arrivals.cu", "append_arrivals", 32 * WARPS, **macros))
+    backend.launch(
+        "move_arrivals.cu", "append_arrivals", (blocks, 1), 32 * WARPS,
+        (*store.rows, store.first, store.count, outbox.need, outbox.words, outbox.capacity(store.record_words),
          outbox.heads, outbox.status, *store.geometry, again),
-        DIM=store.block.d, **store.macros)
+        **macros)
 
 
 def _settle_far_leavers(store, n: int) -> None:
-    """Take the n particles that crossed more than one cell out of the outbox and insert them where they belong."""
+    """Take the n particles that went further than the outbox reaches out of it and insert them where they belong.
+
+    Those are the ones that crossed more than one cell, or left the block through a face where it is cut.
+    """
     xp, outbox = store.backend.xp, store.backend.outbox
     batch = store.empty_batch(n)
     to, per_cell = xp.empty(n, np.int32), xp.empty(store.n_cells, np.int32)
+    box = np.zeros(1, BOX)
+    box["cells"], box["origin"] = right_aligned(store.block.grid.cells), right_aligned(store.block.origin, 0)
 
     def run(first) -> None:
         store.backend.launch(
-            "move_arrivals.cu", "far_leavers", (_blocks(store), 1), 32 * CELLS_PER_BLOCK,
-            (batch["s"], batch["v"], batch["w"], batch["id"], n, to, per_cell, first, outbox.words, outbox.heads,
-             *store.geometry),
+            "move_arrivals.cu", "far_leavers", (_blocks(store), 1), 32 * WARPS,
+            (*rows_of(batch), to, per_cell, first, outbox.words, outbox.heads, *store.geometry, box),
             DIM=store.block.d, **store.macros)
 
-    run(None)
-    run(xp.cumsum(per_cell, dtype=np.int64) - per_cell)
+    if n:
+        run(None)
+        run(xp.cumsum(per_cell, dtype=np.int64) - per_cell)
+    store.n_inserted -= n
+    if store.migration is not None:
+        to, batch = _migrate(store, to, batch)
     store.insert(to, batch)
 
 
+def _migrate(store, to, batch):
+    """Send particles to the owners of their cells ``to`` of the whole box; returns what comes here (collective)."""
+    xp = store.backend.xp
+    words = [row.view(np.float64) if row.dtype == np.uint64 else row.astype(np.float64)
+             for row in rows_of(batch) if row is not None]
+    came = store.migration.exchange(xp.stack([to.astype(np.float64), *words]))
+    arrived = store.empty_batch(came.shape[1])
+    for target, row in zip((r for r in rows_of(arrived) if r is not None), came[1:], strict=True):
+        target[...] = row.view(np.uint64) if target.dtype == np.uint64 else row
+    return came[0].astype(np.int32), arrived
+
+
 def push_in_place(store, beta: float, dt: float, E_nodes=None, B_nodes=None):
-    """The plain way: push where they are; returns the new cell of every slot, n_cells for slots without a particle."""
-    outbox, kick = store.backend.outbox, int(E_nodes is not None)
-    outbox.reserve(store.n_cells, 0, store.record_words)
-    to = store.backend.xp.full(store.slots, store.n_cells, np.int32)
+    """The plain way: push where they are.
+
+    Returns the new cell of every slot, n_cells for slots without a particle, and the sums of the new velocities.
+    """
+    xp, kick = store.backend.xp, int(E_nodes is not None)
+    to, sums = xp.full(store.slots, store.n_cells, np.int32), xp.empty((store.n_cells, 5))
     store.backend.launch(
-        "sort.cu", "push_in_place", (_blocks(store), 1), 32 * CELLS_PER_BLOCK,
-        (*store.pointers, store.first, store.count, to, outbox.sums, *store.geometry, E_nodes, B_nodes,
-         float(beta), *store.steps(dt), store.uniform_weight),
+        "sort.cu", "push_in_place", (_blocks(store), 1), 32 * WARPS,
+        (*store.rows, store.first, store.count, to, sums, *store.geometry, E_nodes, B_nodes, float(beta),
+         *store.steps(dt), store.uniform_weight),
         DIM=store.block.d, ORDER=store.block.order, KICK=kick, GATHER=store.gather_type, **store.macros)
-    return to
+    return to, store.backend.sum_rows(sums) if kick else None
 
 
 def _blocks(store) -> int:
-    return -(-store.n_cells // CELLS_PER_BLOCK)
+    return -(-store.n_cells // WARPS)

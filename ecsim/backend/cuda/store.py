@@ -8,6 +8,7 @@ from ecsim.backend.cuda import move as mover
 
 SLACK = 0.25                # spare slots of a cell as a share of its particles …
 LEAST_SLACK = 6.0           # … but at least so many times the square root of them, and a few more
+MOST_SLOTS = 1 << 32        # kernels count slots in 32 bits
 UPLOAD = 1 << 22            # particles that wait on the host before they are inserted together
 NAMES = ("s", "v", "w", "id")
 
@@ -27,6 +28,7 @@ class CudaParticleStore:
     backend : CudaBackend.  block : Block.  position_dtype : "float64" or "float32", of s.
     weight : one macro-charge for all, or None for one a particle.  ids : keep a uint64 per particle.
     capacity : particles that will be loaded, if known: reserved at once, evenly over the cells.
+    migration : takes particles to other blocks, needed where the block does not span the box.
     gather_dtype : "float64" or "float32", in which B is evaluated at a particle (by assembly and mover alike).
 
     Attributes (device arrays): ``first`` int64 (n_cells + 1,): cell c owns the slots first[c] … first[c+1] − 1;
@@ -35,11 +37,12 @@ class CudaParticleStore:
     """
 
     def __init__(self, backend, block, *, position_dtype="float64", weight=None, ids=False, capacity=0,
-                 gather_dtype="float64") -> None:
+                 migration=None, gather_dtype="float64") -> None:
         for name, value in (("position_dtype", position_dtype), ("gather_dtype", gather_dtype)):
             if value not in ("float64", "float32"):
                 raise ValueError(f"{name} = {value!r}; float64 or float32 is allowed")
         self.backend, self.block, self.weight, self.gather_dtype = backend, block, weight, gather_dtype
+        self.migration = migration
         xp = backend.xp
         self.s, self.v = xp.empty((block.d, 0), position_dtype), xp.empty((3, 0))
         self.w = None if weight is not None else xp.empty(0)
@@ -47,7 +50,8 @@ class CudaParticleStore:
         self.first = xp.zeros(block.n_cells + 1, np.int64)
         self.count = xp.zeros(block.n_cells, np.int32)
         self._waiting: list[dict] = []
-        self._n = 0
+        self.n_inserted = 0
+        self._rows = None
         self.make_room(xp.full(block.n_cells, -(-capacity // block.n_cells), np.int32))
 
     # -- arguments of the kernels ------------------------------------------------------------------------------
@@ -55,7 +59,7 @@ class CudaParticleStore:
     @property
     def n(self) -> int:
         """Number of particles, those that wait for the next ``sort`` included."""
-        return self._n + sum(len(w["cell"]) for w in self._waiting)
+        return self.n_inserted + sum(len(w["cell"]) for w in self._waiting)
 
     @property
     def n_cells(self) -> int:
@@ -75,9 +79,11 @@ class CudaParticleStore:
         return position + 3 + (self.w is not None) + (self.id is not None)
 
     @property
-    def pointers(self) -> tuple:
-        """s, v, w, id and their pitch."""
-        return self.s, self.v, self.w, self.id, self.slots
+    def rows(self) -> tuple:
+        """STORE_PARAMETERS of kernels/particles.cuh: three arrays of s, three of v, w and id; None where not kept."""
+        if self._rows is None:
+            self._rows = mover.rows_of({name: getattr(self, name) for name in NAMES})
+        return self._rows
 
     @property
     def macros(self) -> dict:
@@ -94,6 +100,13 @@ class CudaParticleStore:
     def geometry(self) -> tuple[int, int, int]:
         """Owned cells along three axes, right-aligned."""
         return (1,) * (3 - self.block.d) + tuple(self.block.cells)
+
+    @property
+    def cut(self) -> int:
+        """Bit k: the block does not span the box along axis k of three, right-aligned."""
+        whole = self.block.grid.cells
+        cuts = [n < all_cells for n, all_cells in zip(self.block.cells, whole, strict=True)]
+        return sum(1 << k + 3 - len(whole) for k, is_cut in enumerate(cuts) if is_cut)
 
     @property
     def uniform_weight(self) -> float:
@@ -142,7 +155,6 @@ class CudaParticleStore:
         for begin in range(0, n, UPLOAD):
             piece = {name: xp.asarray(a[..., begin:begin + UPLOAD]) for name, a in whole.items()}
             self.insert(piece.pop("cell"), {name: piece.get(name) for name in NAMES})
-            self._n += min(UPLOAD, n - begin)
 
     def empty_batch(self, n: int) -> dict:
         """Device arrays for n particles outside the store, by the names s, v, w, id (None where not kept)."""
@@ -165,6 +177,7 @@ class CudaParticleStore:
             if values is not None:
                 self._scatter(getattr(self, name), slot, values, order)
         self.count = need
+        self.n_inserted += len(cell)
 
     @staticmethod
     def _scatter(target, slot, values, order) -> None:
@@ -189,10 +202,13 @@ class CudaParticleStore:
         old_first, self.first = self.first, xp.zeros(self.n_cells + 1, np.int64)
         self.first[1:] = xp.cumsum(slots)
         grown = max(self.slots, -(-total // 32) * 32)
+        if grown >= MOST_SLOTS:
+            raise MemoryError(f"{grown:,} slots for particles of one species; one GPU takes less than {MOST_SLOTS:,}")
         for name in NAMES:
             array = getattr(self, name)
             if array is not None:
                 setattr(self, name, self._relocated(array, old_first, grown))
+        self._rows = None
 
     def _relocated(self, array, old_first, slots: int):
         """``array`` (rows, slots) or (slots,) with the particles of each cell at their new places."""
@@ -219,10 +235,10 @@ class CudaParticleStore:
     def _sort_by(self, to) -> None:
         """Full stable sort by ``to`` (slots,) int32, the cell of each slot's particle, n_cells where there is none."""
         xp = self.backend.xp
-        order = xp.argsort(to, kind="stable")[: self._n]
+        order = xp.argsort(to, kind="stable")[: self.n_inserted]
         cell = to[order]
         batch = {name: None if a is None else a[..., order] for name, a in ((m, getattr(self, m)) for m in NAMES)}
-        self.count = xp.zeros(self.n_cells, np.int32)
+        self.count, self.n_inserted = xp.zeros(self.n_cells, np.int32), 0
         self.insert(cell, batch)
 
     # -- moving ------------------------------------------------------------------------------------------------
@@ -237,14 +253,16 @@ class CudaParticleStore:
         beta : q Δt / 2m.  E_nodes, B_nodes : (3, *padded) with valid ghosts.
         Returns ``sums`` of the new velocities, on the device; the first is NaN if a particle is no longer finite.
         """
-        mover.advance(self, beta, dt, E_nodes, B_nodes)
-        return self.backend.sum_rows(self.backend.outbox.sums)
+        return mover.advance(self, beta, dt, E_nodes, B_nodes)
 
     def move_plainly(self, beta: float, dt: float, E_nodes, B_nodes):
-        """What `move` does, by a push in place and a full sort: slower, with several times the memory; the check."""
-        to = mover.push_in_place(self, beta, dt, E_nodes, B_nodes)
+        """What `move` does, by a push in place and a full sort: the check, for blocks that span the box.
+
+        It is slower and takes several times the memory.
+        """
+        to, sums = mover.push_in_place(self, beta, dt, E_nodes, B_nodes)
         self._sort_by(to)
-        return self.backend.sum_rows(self.backend.outbox.sums)
+        return sums
 
     # -- looking -----------------------------------------------------------------------------------------------
 
@@ -278,8 +296,8 @@ class CudaParticleStore:
             cells = [-(-(n - c) // span) for n, c in zip(self.geometry, colour, strict=True)]
             self.backend.launch(
                 "deposit.cu", "deposit_colour", (-(-int(np.prod(cells)) // 2), 1), 64,
-                (self.s, self.v, self.w, self.slots, self.first, self.count, out, *self.geometry, self.uniform_weight,
-                 1.0 / self.block.volume, *colour),
+                (*self.rows, self.first, self.count, out, *self.geometry, self.uniform_weight, 1.0 / self.block.volume,
+                 *colour),
                 DIM=self.block.d, ORDER=self.block.order, CENTRES=centres, **macros)
 
     def columns(self):
@@ -290,7 +308,7 @@ class CudaParticleStore:
         yield "count", self.backend.to_host(self.count)
         for name, array in (("s", self.s), ("v", self.v), ("weight", self.w), ("id", self.id)):
             for k, row in enumerate([] if array is None else array.reshape(-1, self.slots)):
-                out = xp.empty(self._n, row.dtype)
+                out = xp.empty(self.n_inserted, row.dtype)
                 self._relocate(row, out, self.first, packed_first)
                 yield f"{name}{k}" if name in ("s", "v") else name, self.backend.to_host(out)
 
