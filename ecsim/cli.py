@@ -1,6 +1,7 @@
 """The command line: run | check | decks | info | plot.
 
-Exit codes: 0 done, 2 bad input (deck, options, run directory, device), 3 the run failed, 130 interrupted.
+Exit codes: 0 done, 2 bad input (deck, options, run directory, device), 3 the run failed, 4 it stopped before its end as
+asked (time limit, SIGTERM) and can be continued, 130 interrupted.
 Heavy imports wait until a command needs them, so that ``--help`` and ``check`` answer at once.
 """
 
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from ecsim.deck import Deck, DeckError, load_deck, shipped_decks
 from ecsim.deck.faults import hint
+from ecsim.deck.source import read_toml_text
 from ecsim.exits import BAD_INPUT, INTERRUPTED, CommandError
 
 
@@ -45,11 +47,14 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     run = commands.add_parser("run", help="run a deck", description="Run a deck and write its results.")
-    _add_deck_options(run)
+    _add_deck_options(run, optional=True)
     run.add_argument("-o", "--output", metavar="DIR", help="run directory (default: runs/<deck name>)")
     run.add_argument("--overwrite", action="store_true", help="replace an earlier run in the run directory")
+    run.add_argument("--restart", metavar="DIR", help="go on from a checkpoint, from the newest valid one of a run directory, "
+                     "or from the `latest` of this run; without DECK the deck is the one of that run")
+    run.add_argument("--max-minutes", metavar="M", type=float, help="stop with a checkpoint after M minutes")
     run.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    run.set_defaults(command=run_command)
+    run.set_defaults(command=run_command, refuse=run.error)
 
     check = commands.add_parser("check", help="check a deck and print the plan of its run, without running it")
     _add_deck_options(check)
@@ -77,8 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_deck_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("deck", metavar="DECK", help="a TOML file, or the name of a shipped deck")
+def _add_deck_options(parser: argparse.ArgumentParser, optional: bool = False) -> None:
+    parser.add_argument("deck", metavar="DECK", nargs="?" if optional else None,
+                        help="a TOML file, or the name of a shipped deck")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), help="where to compute")
     parser.add_argument("--threads", metavar="N", help="CPU threads (0: all cores)")
     parser.add_argument("--steps", metavar="N", help="number of steps, in place of the deck's steps or end_time")
@@ -96,8 +102,8 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _deck(options: argparse.Namespace) -> Deck:
-    """The deck with the changes that the options ask for; --set comes first, so that named options win."""
+def _deck(options: argparse.Namespace, origin: str | os.PathLike[str] | dict | None = None) -> Deck:
+    """The deck, or that of ``origin``, with the changes that the options ask for; --set comes first, so that named options win."""
     changes = list(options.changes)
     named = (
         ("backend.device", options.device and json.dumps(options.device)),
@@ -106,22 +112,29 @@ def _deck(options: argparse.Namespace) -> Deck:
         ("output.overwrite", getattr(options, "overwrite", False) and "true"),
     )
     changes += [f"{key}={value}" for key, value in named if value]
-    return load_deck(options.deck, changes)
+    return load_deck(options.deck if origin is None else origin, changes)
 
 
 def run_command(options: argparse.Namespace) -> None:
     """``ecsim run``: everything that can be refused is refused before anything is allocated or written."""
+    from ecsim.output.checkpoint import CheckpointError, origin_of
     from ecsim.output.rundir import RunDirectoryError, check_run_directory
 
-    deck = _deck(options)
-    directory = options.output or deck.output.directory or str(Path("runs") / Path(deck.source).stem)
+    named = options.restart if options.restart != "latest" else None
+    if options.deck is None and named is None:
+        options.refuse("give a DECK, or --restart with the directory of a run")
     try:
-        check_run_directory(directory, deck.output.overwrite)
-    except RunDirectoryError as error:
+        home, earlier = origin_of(named) if options.deck is None else (None, None)
+        deck = _deck(options, None if earlier is None else read_toml_text(earlier, f"the deck of {named}"))
+        directory = options.output or home or deck.output.directory or str(Path("runs") / Path(deck.source).stem)
+        if options.restart is None:
+            check_run_directory(directory, deck.output.overwrite)
+    except (RunDirectoryError, CheckpointError) as error:
         raise CommandError(error) from None
     from ecsim.runner import run
 
-    run(deck, directory, quiet=options.quiet)
+    restart = directory if options.restart == "latest" else options.restart
+    run(deck, str(directory), quiet=options.quiet, restart=restart, max_minutes=options.max_minutes)
 
 
 def check_command(options: argparse.Namespace) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-BAD_INPUT, FAILED, INTERRUPTED = 2, 3, 130
+BAD_INPUT, FAILED, STOPPED, INTERRUPTED = 2, 3, 4, 130
 
 
 class CommandError(Exception):
-    """Ends a command with one message and an exit code: `BAD_INPUT`, `FAILED` or `INTERRUPTED`."""
+    """Ends a command with one message and an exit code: `BAD_INPUT`, `FAILED`, `STOPPED` (can go on) or `INTERRUPTED`."""
 
     def __init__(self, message: object, code: int = BAD_INPUT) -> None:
         super().__init__(str(message))

@@ -44,7 +44,7 @@ class Plasma:
         self.moments = xp.zeros((4, *block.padded))
         self.operators = FieldOperators(block)
         self.mass_matrix = MassMatrix(block, halo, backend)
-        self.field_operator = FieldOperator(self.operators, self.mass_matrix, halo, theta * dt)
+        self.field_operator = FieldOperator(self.mass_matrix, halo, theta * dt)
         self.gmres = Gmres(xp, 3 * block.n_cells, restart, max_iterations, backend.krylov, halo.sum)
         self.solution: Solution | None = None
         self.previous_E = None

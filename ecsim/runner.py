@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ecsim.backend import BackendError, select
 from ecsim.backend.cpu import on_compile
 from ecsim.deck import Deck, DeckError, device_faults
-from ecsim.exits import BAD_INPUT, FAILED, INTERRUPTED, CommandError
+from ecsim.exits import BAD_INPUT, FAILED, INTERRUPTED, STOPPED, CommandError
 from ecsim.memory import available
+from ecsim.output.checkpoint import CheckpointError
 from ecsim.output.rundir import RunDirectoryError
 from ecsim.plan import make_plan
 from ecsim.report import Progress, cost_table, human, opening
@@ -17,11 +22,15 @@ from ecsim.simulation import Simulation
 from ecsim.solver.gmres import SolverError
 
 
-def run(deck: Deck, directory: str, quiet: bool = False) -> None:
+def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = None,
+        max_minutes: float | None = None) -> None:
     """Run a deck into a directory that it may use; prints unless `quiet`.
 
-    Raises CommandError: bad input before anything is allocated or written, else a failed or interrupted run, whose
-    results so far are kept.
+    restart : a checkpoint, or a run directory whose newest valid one is meant.  max_minutes : stop after so long, with a
+    checkpoint; SIGTERM does the same.
+
+    Raises CommandError: bad input before anything is allocated or written, else a failed, stopped or interrupted run,
+    whose results so far are kept.
     """
     started = time.perf_counter()
     if not quiet:
@@ -29,17 +38,46 @@ def run(deck: Deck, directory: str, quiet: bool = False) -> None:
     try:
         backend = select(deck.backend.device, threads=deck.backend.threads)
         refuse(deck, backend)
-        simulation = Simulation.from_deck(deck, output=directory)
-    except (RunDirectoryError, BackendError, DeckError) as error:
+        simulation = Simulation.from_deck(deck, output=directory, restart=restart)
+    except (RunDirectoryError, CheckpointError, BackendError, DeckError) as error:
         raise CommandError(error, BAD_INPUT) from None
     except (OSError, MemoryError) as error:
         raise CommandError(reason(error), FAILED) from None
     if not quiet:
         seconds = time.perf_counter() - started
         print(opening(make_plan(deck, backend.name), simulation.plasma.backend.describe(), seconds), flush=True)
-    advance(simulation, deck, quiet, f"what was written is kept in {directory}")
+        print(_origin(simulation), end="", flush=True)
+    advance(simulation, deck, quiet, f"what was written is kept in {directory}", max_minutes)
+    if simulation.plasma.step < deck.time.n_steps:
+        raise CommandError(f"stopped after step {simulation.plasma.step} of {deck.time.n_steps}, as asked; go on with "
+                           f"`ecsim run --restart {directory}`", STOPPED)
     if not quiet:
         print(f"results in {directory}")
+
+
+def _origin(simulation: Simulation) -> str:
+    """From which checkpoint the run goes on, and why from no newer one; nothing for a run from the start."""
+    parts = simulation.origin
+    if parts is None or parts.checkpoint is None:
+        return ""
+    skipped = "".join(f"! passed over: {reason}\n" for reason in parts.passed_over)
+    return f"{skipped}going on from {parts.checkpoint.path}, step {parts.checkpoint.step}\n"
+
+
+@contextmanager
+def stopping_on_sigterm(simulation: Simulation) -> Iterator[None]:
+    """SIGTERM lets the cycle finish and ends the run with a checkpoint."""
+    def stop(*ignored: object) -> None:
+        simulation.plasma.stop_requested = True
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Announcement:
@@ -68,15 +106,16 @@ def refuse(deck: Deck, backend: Any) -> None:
         )
 
 
-def advance(simulation: Simulation, deck: Deck, quiet: bool, kept: str) -> None:
+def advance(simulation: Simulation, deck: Deck, quiet: bool, kept: str, max_minutes: float | None = None) -> None:
     """Run to the end and report; what goes wrong becomes a CommandError that says what is `kept`."""
-    n_particles = sum(len(species) for species in simulation.species)
+    n_particles = simulation.plasma.n_particles
     before, started = simulation.timings, time.perf_counter()
     progress = None if quiet else Progress(deck.time.n_steps, n_particles)
     if progress:
         simulation.on(1, lambda sim: progress.update(sim.plasma.step, sim.time, sim.drift()))
     try:
-        simulation.run()
+        with stopping_on_sigterm(simulation):
+            simulation.run(max_minutes=max_minutes)
     except KeyboardInterrupt:
         raise CommandError(f"interrupted after step {simulation.plasma.step}; {kept}", INTERRUPTED) from None
     except (SolverError, FloatingPointError, OSError, MemoryError) as error:

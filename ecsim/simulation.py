@@ -141,9 +141,9 @@ class Simulation:
         try:
             begun = time.monotonic()
             while self.plasma.step < last and not self.plasma.stopping:
-                self.step()
                 if max_minutes is not None and time.monotonic() - begun >= 60 * max_minutes:
                     self.plasma.stop_requested = True
+                self.step()
             if self.checkpointer and (self.plasma.step < last or self.checkpointer.scheduled):
                 self.save()
         finally:

@@ -188,3 +188,36 @@ def test_manifest_is_readable_by_people(tmp_path):
     assert manifest["step"] == 4 and manifest["time"] == 0.8 and manifest["cells"] == [6, 5]
     assert "[problem]" in manifest["deck"] and manifest["version"]
     assert manifest["files"][0]["electrons/id"]["shape"] == [210]
+
+
+def command(*arguments, **kwargs):
+    return subprocess.run([sys.executable, "-m", "ecsim", *map(str, arguments)], capture_output=True, text=True, timeout=300,
+                          **kwargs)
+
+
+def test_command_line_goes_on_where_it_stopped(tmp_path):
+    small = ["--device", "cpu", "--set", "grid.cells=[6,5]", "--set", "species.ions.particles_per_cell=4", "--steps", "9"]
+    first = command("run", "thermal", *small, "-o", tmp_path / "run", "--max-minutes", "0")
+    assert first.returncode == 4, first.stderr
+    assert f"stopped after step 1 of 9, as asked; go on with `ecsim run --restart {tmp_path / 'run'}`" in first.stderr
+    again = command("run", "--restart", tmp_path / "run")
+    assert again.returncode == 0, again.stderr
+    assert f"going on from {tmp_path / 'run' / FOLDER / 'step_000001'}, step 1" in again.stdout
+    assert read_energies(tmp_path / "run")["step"].tolist() == list(range(10))
+    other = command("run", "thermal", *small, "-o", tmp_path / "run", "--restart", "latest", "--set", "time.dt=0.3")
+    assert other.returncode == 2 and "belongs to another deck: time.dt was 0.1 and is 0.3" in other.stderr
+    nothing = command("run", "--restart", tmp_path)
+    assert nothing.returncode == 2 and "neither a checkpoint nor the directory of a run" in nothing.stderr
+
+
+def test_sigterm_ends_with_a_checkpoint(tmp_path):
+    arguments = ["run", "thermal", "--device", "cpu", "--set", "grid.cells=[6,5]", "--steps", "1000000", "-o", str(tmp_path)]
+    process = subprocess.Popen([sys.executable, "-m", "ecsim", *arguments], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not ((tmp_path / "energies.h5").exists() and len(read_energies(tmp_path)["step"]) > 2):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, message = process.communicate(timeout=60)
+    assert process.returncode == 4 and "as asked" in message
+    assert find_checkpoint(tmp_path)[0].step == read_energies(tmp_path)["step"][-1]

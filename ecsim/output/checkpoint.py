@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ecsim.output.rundir import read_deck_text
 from ecsim.output.storage import reason, sync
 from ecsim.parallel.launch import World
 
@@ -152,6 +153,20 @@ def find_checkpoint(where: str | os.PathLike[str], world: World | None = None) -
     if not passed_over:
         raise CheckpointError(f"{path} has no checkpoints" if path.is_dir() else f"there is no {path}")
     raise CheckpointError("no valid checkpoint: " + "; ".join(passed_over))
+
+
+def origin_of(where: str | os.PathLike[str]) -> tuple[Path, str]:
+    """The run directory of a checkpoint (or the run directory itself), and the deck it was run with as text.
+
+    Raises CheckpointError if ``where`` is neither.
+    """
+    path = Path(where)
+    if (path / MANIFEST).exists():
+        return path.absolute().parent.parent, Checkpoint(path).manifest["deck"]
+    try:
+        return path, read_deck_text(path)
+    except OSError as error:
+        raise CheckpointError(f"{path} is neither a checkpoint nor the directory of a run: {reason(error)}") from error
 
 
 def is_checkpoint_of(checkpoint: str | os.PathLike[str], run: str | os.PathLike[str]) -> bool:
