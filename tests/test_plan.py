@@ -27,6 +27,9 @@ UNIFORM = {
 }  # fmt: skip
 
 
+PLANE = {"grid.cells": [60, 32], "grid.size": [12.0, 6.4]}
+
+
 def numbers(deck) -> dict[tuple[str, str], Finding]:
     return {(finding.name, finding.of): finding for finding in findings(deck)}
 
@@ -41,9 +44,9 @@ def test_counts():
     "overrides",
     [
         {},
-        {"particles.position": "float32", "particles.ids": True},
+        {"particles.position": "float32", "particles.ids": True, **PLANE},
         {"particles.sort_every": 3, "solver.guess": "last", "solver.restart": 10},
-        {"species.ions.particles_per_cell": 40, "grid.shape": "tsc"},
+        {"species.ions.particles_per_cell": 40, "grid.shape": "tsc", **PLANE},
     ],
 )
 def test_memory_is_that_of_a_run(overrides):
