@@ -39,6 +39,15 @@ def lattice(cells: tuple[int, ...], padded: tuple[int, ...]) -> Lattice:
                    int(np.prod(padded)))
 
 
+def region(block) -> np.ndarray:
+    """First cell, number of cells, and number of cells of the whole box along three dimensions, (3, 3) int64.
+
+    Missing dimensions come last and have one cell.
+    """
+    missing = [(0, 1, 1)] * (3 - block.d)
+    return np.array([*zip(block.origin, block.cells, block.grid.cells, strict=True), *missing], dtype=np.int64)
+
+
 class Tables(NamedTuple):
     """Where the numbers of a support cell go, all int64.
 

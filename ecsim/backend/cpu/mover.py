@@ -35,27 +35,42 @@ def kick(d, order, beta, fields, slot, s, v):
 
 
 @inline
-def push_along(s, row, v, step, i, n, count, stored, cell, stride, first, visit):
-    """x ← x + step v along one dimension, wrapped into n cells; adds the new cell coordinate times ``stride`` to ``cell``.
+def push_along(s, row, v, step, i, n, count, stored, place, first, visit):
+    """x ← x + step v along one dimension, wrapped into the n cells of the box; place[row, p] = new cell coordinate there.
 
-    Returns how many particles of the chunk had no finite or no representable position; these stay where they were.
+    i : the present one.  Returns how many particles of the chunk had no finite or no representable position; these stay
+    where they were.
     """
     lost = 0
     for p in range(count):
-        place = visit[first + p] if visit.size else first + p
-        old = stored[place]
-        stored[place] = s[row, p] + step * v[row, p]
-        moved = float(stored[place])
+        spot = visit[first + p] if visit.size else first + p
+        old = stored[spot]
+        stored[spot] = s[row, p] + step * v[row, p]
+        moved = float(stored[spot])
         shift = math.floor(moved + 0.5)
-        to = i
+        to = float(i)
         if abs(shift) < FARTHEST:
-            stored[place] = moved - shift
-            to = int(wrap(i + shift, n))
+            stored[spot] = moved - shift
+            to = wrap(i + shift, n)
         else:
-            stored[place] = old
+            stored[spot] = old
             lost += 1
-        cell[first + p] += to * stride
+        place[row, p] = to
     return lost
+
+
+@inline
+def new_cells(d, place, region, count, destination, first):
+    """destination[first + p] = local flat cell of a particle at place (d, p), or −1 − global flat cell if not here."""
+    for p in range(count):
+        local, everywhere, here = 0, 0, True
+        for k in range(d):
+            index = int(place[k, p])
+            inside = index - region[k, 0]
+            here &= 0 <= inside < region[k, 1]
+            local = local * region[k, 1] + inside
+            everywhere = everywhere * region[k, 2] + index
+        destination[first + p] = local if here else -1 - everywhere
 
 
 @inline
@@ -91,14 +106,17 @@ def add_sums(v, w, count, sums):
 def move(d: int, order: int):
     """The kernel for a dimension and a shape: particles of planes [first, last) in place, new cells to ``destination``.
 
+    region : see `lattice.region`; who leaves the block gets −1 − global flat cell.
     ``sums`` (6,) receives [Σ w v²/2, Σ w v (3), Σ w, number of particles that are not finite].
     """
     nodes = (order + 1) ** d
     field_rows = 6 * nodes
 
     @kernel
-    def move_slab(first, last, lattice, node, start, s, v, weight, weights, visit, beta, steps, E, B, destination, sums):
+    def move_slab(first, last, lattice, region, node, start, s, v, weight, weights, visit, beta, steps, E, B,
+                  destination, sums):
         position, velocity, w = stack_array(3, CHUNK), stack_array(3, CHUNK), stack_array(1, CHUNK)
+        place = stack_array(3, CHUNK)
         e_powers, fields = stack_array(field_rows, SLOTS), stack_array(field_rows, SLOTS)
         lost = 0
         for plane in range(first, last):
@@ -126,16 +144,15 @@ def move(d: int, order: int):
                             for k in range(3):
                                 store(velocity, k, v[k], at, n, visit)
                             add_sums(velocity, w, n, sums)
-                            for p in range(n):
-                                destination[at + p] = 0
-                            lost += push_along(position, 0, velocity, steps[0], plane, lattice.planes, n, s[0],
-                                               destination, lattice.rows * lattice.length, at, visit)
+                            lost += push_along(position, 0, velocity, steps[0], plane + region[0, 0], region[0, 2], n,
+                                               s[0], place, at, visit)
                             if d > 1:
                                 if d == 3:
-                                    lost += push_along(position, 1, velocity, steps[1], row, lattice.rows, n, s[1],
-                                                       destination, lattice.length, at, visit)
-                                lost += push_along(position, d - 1, velocity, steps[d - 1], i + slot, lattice.length, n,
-                                                   s[d - 1], destination, 1, at, visit)
+                                    lost += push_along(position, 1, velocity, steps[1], row + region[1, 0],
+                                                       region[1, 2], n, s[1], place, at, visit)
+                                lost += push_along(position, d - 1, velocity, steps[d - 1], i + slot + region[d - 1, 0],
+                                                   region[d - 1, 2], n, s[d - 1], place, at, visit)
+                            new_cells(d, place, region, n, destination, at)
         sums[5] += lost
 
     return move_slab

@@ -6,11 +6,13 @@ import numpy as np
 
 from ecsim.backend.cpu import moments as moment_kernels
 from ecsim.backend.cpu import mover, sort
-from ecsim.backend.cpu.lattice import lattice, padded_strides, tables
+from ecsim.backend.cpu.lattice import lattice, padded_strides, region, tables
+from ecsim.backend.cpu.migrate import migrate
 from ecsim.backend.cpu.threads import Threads, cut
 
 NO_VISIT = np.empty(0, dtype=np.int32)
 NO_WEIGHTS = np.empty(0)
+SPARE = 16
 
 
 class Scratch:
@@ -25,6 +27,10 @@ class Scratch:
         if key not in self._buffers:
             self._buffers[key] = np.empty(n, dtype)
         return self._buffers[key]
+
+    def drop(self, n: int) -> None:
+        """Forget the arrays of n items."""
+        self._buffers = {key: buffer for key, buffer in self._buffers.items() if key[2] != n}
 
     def swap(self, purpose: str, array: np.ndarray) -> None:
         """Leave ``array`` in place of the buffer of its type and length."""
@@ -43,8 +49,9 @@ class ParticleStore:
     ----------
     block : Block.  threads : Threads.  scratch : Scratch.
     position_dtype : "float64" or "float32", of s.  weight : one macro-charge for all, or None for one a particle.
-    ids : keep a uint64 per particle.  sort_every : particles change places only in every so manieth sort and are visited
-    through an index in between; results do not depend on it.
+    ids : keep a uint64 per particle.  sort_every : particles change places only in every so manieth sort and are
+    visited through an index in between; results do not depend on it.  migration : takes particles to other blocks,
+    needed where the block does not span the box; every sort then moves them.
 
     ``n`` particles; ``start`` (n_cells + 1,) where each cell's particles begin in visiting order.
     """
@@ -53,10 +60,10 @@ class ParticleStore:
                  sort_every: int = 1, migration=None) -> None:
         if sort_every < 1:
             raise ValueError(f"sort_every = {sort_every}; at least 1 is allowed")
-        self.block, self.weight, self.sort_every = block, weight, int(sort_every)
-        self.migration = migration
+        self.block, self.weight, self.migration = block, weight, migration
+        self.sort_every = int(sort_every) if migration is None else 1
         self._threads, self._scratch = threads, scratch
-        self.lattice = lattice(block.cells, block.padded)
+        self.lattice, self.region = lattice(block.cells, block.padded), region(block)
         self.tables = tables(block.d, block.order, block.padded)
         self.cells_per_plane = self.lattice.rows * self.lattice.length
         self.slabs = cut(self.lattice.planes, self.cells_per_plane, block.order)
@@ -72,7 +79,12 @@ class ParticleStore:
     @property
     def n(self) -> int:
         """Number of particles, those that wait for the next ``sort`` included."""
-        return len(self._v[0]) + sum(len(w[0]) for w in self._waiting)
+        return int(self.start[-1]) + sum(len(w[0]) for w in self._waiting)
+
+    @property
+    def capacity(self) -> int:
+        """Places that the arrays have; more than particles only where these come and go between blocks."""
+        return len(self._v[0])
 
     @property
     def n_cells(self) -> int:
@@ -129,10 +141,11 @@ class ParticleStore:
         arrays = [*s, *v]
         arrays += [weight] if self._weights is not None else []
         arrays += [id] if self._id is not None else []
-        dtypes = [a.dtype for a in self._attributes()]
+        dtypes = [a.dtype for a in self.attributes()]
         self._waiting.append((cell, [np.array(a, dtype) for a, dtype in zip(arrays, dtypes, strict=True)]))
 
-    def _attributes(self) -> list[np.ndarray]:
+    def attributes(self) -> list[np.ndarray]:
+        """The arrays of ``capacity`` items that belong to the particles: s, v, weights and ids where kept."""
         extra = [a for a in (self._weights, self._id) if a is not None]
         return [*self._s, *self._v, *extra]
 
@@ -153,11 +166,11 @@ class ParticleStore:
 
     def sort(self) -> None:
         """Put all particles, appended ones last within their cell, in the order of their cells."""
-        cells = np.concatenate([self._cells(), *(w[0] for w in self._waiting)])
+        n, cells = int(self.start[-1]), np.concatenate([self._cells(), *(w[0] for w in self._waiting)])
         self._rearrange()
         if self._waiting:
-            for k, old in enumerate(self._attributes()):
-                self._set_attribute(k, np.concatenate([old, *(w[1][k] for w in self._waiting)]))
+            for k, old in enumerate(self.attributes()):
+                self._set_attribute(k, np.concatenate([old[:n], *(w[1][k] for w in self._waiting)]))
                 for w in self._waiting:
                     w[1][k] = None
             self._waiting.clear()
@@ -179,9 +192,9 @@ class ParticleStore:
         self._threads.run(sort.count_leavers, [(*r, c) for r, c in zip(ranges, counts, strict=True)])
         bounds = np.concatenate([[0], np.cumsum(counts.T.ravel())])
         cursor = bounds[:-1].reshape(ranks, len(sources)).T.copy()
-        leavers = self._scratch.take("leavers", index, n)
+        leavers = self._scratch.take("leavers", index, self.capacity)
         self._threads.run(sort.list_leavers, [(*r, c, leavers) for r, c in zip(ranges, cursor, strict=True)])
-        order = self._scratch.take("order", index, n)
+        order = self._scratch.take("order", index, self.capacity)[:n]
         calls, base, home = [], 0, len(sources) == ranks and sources[0][1] > 0
         for k, (a, b) in enumerate(self.slabs):
             begin, end = sources[k][2:] if home else (0, 0)
@@ -208,13 +221,26 @@ class ParticleStore:
         """Bring every array into visiting order, one at a time through a buffer that changes places with it."""
         if not self._visit.size:
             return
-        for k, old in enumerate(self._attributes()):
+        for k, old in enumerate(self.attributes()):
             kind = np.float64 if old.dtype == np.uint64 else old.dtype
             new = self._scratch.take("attribute", kind, len(old))
             self._gather(old.view(kind), self._visit, new)
             self._set_attribute(k, new.view(old.dtype))
             self._scratch.swap("attribute", old.view(kind))
         self._visit = NO_VISIT
+
+    def reserve(self, n: int, destination: np.ndarray) -> np.ndarray:
+        """Make room for n particles, with some to spare; returns ``destination`` in an array of the full capacity."""
+        old = self.capacity
+        if n > old:
+            for k, array in enumerate(self.attributes()):
+                larger = np.empty(n + n // SPARE + 64, array.dtype)
+                larger[:old] = array
+                self._set_attribute(k, larger)
+            self._scratch.drop(old)
+        room = self._scratch.take("destination", np.int32, self.capacity)
+        room[: len(destination)] = destination
+        return room
 
     # -- moving ------------------------------------------------------------------------------------------------
 
@@ -229,17 +255,18 @@ class ParticleStore:
         beta : q Δt / 2m.  E_nodes, B_nodes : (3, *padded) with valid ghosts.
         Returns ``sums`` of the new velocities; its first entry is NaN if a particle is no longer finite.
         """
-        n = len(self._v[0])
-        destination = self._scratch.take("destination", np.int32, n)
+        destination = self._scratch.take("destination", np.int32, self.capacity)[: self.start[-1]]
         sums = np.zeros((len(self.slabs), 6))
         steps = tuple(dt / self.block.spacing[min(k, self.block.d - 1)] for k in range(3))
         size = self.lattice.size
         self._threads.run(mover.move(self.block.d, self.block.order), [
-            (a, b, self.lattice, self.tables.node, self.start, self.s, tuple(self._v), *self.charges, self._visit,
-             float(beta), steps, E_nodes.reshape(3, size), B_nodes.reshape(3, size), destination, part)
+            (a, b, self.lattice, self.region, self.tables.node, self.start, self.s, tuple(self._v), *self.charges,
+             self._visit, float(beta), steps, E_nodes.reshape(3, size), B_nodes.reshape(3, size), destination, part)
             for (a, b), part in zip(self.slabs, sums, strict=True)])
-        own = [(a * self.cells_per_plane, b * self.cells_per_plane) for a, b in self.slabs]
-        self._sort_by(destination, [(*o, *r) for o, r in zip(own, self._ranges(), strict=True)])
+        own, ranges = [(a * self.cells_per_plane, b * self.cells_per_plane) for a, b in self.slabs], self._ranges()
+        if self.migration is not None:
+            destination, ranges = migrate(self, destination, ranges)
+        self._sort_by(destination, [(*o, *r) for o, r in zip(own, ranges, strict=True)])
         if self._sorts % self.sort_every == 0:
             self._rearrange()
         total = sums.sum(axis=0)
@@ -277,16 +304,16 @@ class ParticleStore:
 
     def columns(self):
         """Yield host arrays one at a time, in visiting order: "count" (n_cells,), "s0" …, "v0" …, "weight", "id" (n,)."""
-        d, order = self.block.d, self._visit if self._visit.size else slice(None)
+        d, order = self.block.d, self._visit if self._visit.size else slice(self.start[-1])
         names = [*(f"s{k}" for k in range(d)), "v0", "v1", "v2"]
         names += ["weight"] * (self._weights is not None) + ["id"] * (self._id is not None)
         yield "count", np.diff(self.start)
-        for name, array in zip(names, self._attributes(), strict=True):
+        for name, array in zip(names, self.attributes(), strict=True):
             yield name, array[order]
 
     def to_host(self) -> dict:
         """Copies in visiting order: cell (P,) int32, s (d, P), v (3, P), weight (P,) or float, id (P,) or None."""
-        order = self._visit if self._visit.size else slice(None)
+        order = self._visit if self._visit.size else slice(self.start[-1])
         weight = self.weight if self._weights is None else self._weights[order].copy()
         return {"cell": self._cells(), "s": np.stack([a[order] for a in self._s]),
                 "v": np.stack([a[order] for a in self._v]), "weight": weight,
