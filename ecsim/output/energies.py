@@ -1,14 +1,8 @@
-"""The time series of a run, ``energies.h5``: one row a step, readable while the run goes on.
-
-One HDF5 dataset per column, first axis = row, in single-writer multiple-reader mode: another process may read
-at any moment, and a killed run leaves a valid file with every row up to the last flush. After a kill the file
-still carries HDF5's mark of an open writer: readers must open it with ``swmr=True``, as `read_energies` does.
-"""
+"""The energy ledger of a run, ``energies.h5``: a time series with one row a step."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +10,10 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ecsim.output.storage import VERSION_BOUNDS, discard, part_of, plain, reason, reserve
+from ecsim.output.series import CHUNK, Column, SeriesFile, read_series
 
-CHUNK = 1024
-RESERVE = 1 << 20
+__all__ = ["CHUNK", "COLUMNS", "EnergyFile", "read_energies"]
+
 # name: (dtype, length of the second axis or 0 for none ("species": one per species), unit, meaning)
 COLUMNS: dict[str, tuple[str, int | str, str, str]] = {
     "step": ("i8", 0, "", "number of cycles done"),
@@ -39,146 +33,31 @@ COLUMNS: dict[str, tuple[str, int | str, str, str]] = {
 }
 
 
-class EnergyFile:
-    """Writer of ``energies.h5``.
+class EnergyFile(SeriesFile):
+    """Writer of ``energies.h5``; ``species`` are the names in the order of ``kinetic``, the rest as in `SeriesFile`.
 
-    Parameters
-    ----------
-    path : file to create; an existing one is replaced, unless ``resume_at`` is given.
-    species : names of the species, in the order of ``kinetic``.
-    attributes : stored as attributes of the file (resolved deck text, seed, `provenance`, …).
-    flush_every : seconds between flushes. Rows are buffered in memory in between; a kill loses at most these.
-    resume_at : continue the existing file after this step: its rows up to and including it are kept.
-
-    Raises
-    ------
-    OSError : naming the path, when the file cannot be written (also from `append`, `flush` and `close`).
-    ValueError : if ``resume_at`` is given and the species of the existing file differ.
+    Raises ValueError if ``resume_at`` is given and the species of the existing file differ.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        species: Sequence[str],
-        attributes: Mapping[str, str | int | float],
-        flush_every: float = 1.0,
-        resume_at: int | None = None,
-    ) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], *, species: Sequence[str], attributes: Mapping[str, str | int | float],
+                 flush_every: float = 1.0, resume_at: int | None = None) -> None:
         self.species = list(species)
-        self.flush_every = flush_every
-        self._attributes = dict(attributes)
-        earlier = None if resume_at is None else self._earlier_rows(resume_at)
-        self._buffer = {name: np.empty(self._shape(name, CHUNK), COLUMNS[name][0]) for name in COLUMNS}
-        self._buffered = 0
-        self._reserved = 0
-        self._file: h5py.File | None = self._create(earlier)
-        self._flushed = time.monotonic()
+        if resume_at is not None and Path(path).exists() and read_energies(path)["species"] != self.species:
+            raise ValueError(f"{path} has the species {read_energies(path)['species']}, this run has {self.species}")
+        columns = {name: Column(dtype, self._shape(width), unit, meaning)
+                   for name, (dtype, width, unit, meaning) in COLUMNS.items()}
+        names = np.array(self.species, h5py.string_dtype())
+        super().__init__(path, columns, attributes={**attributes, "species": names}, flush_every=flush_every,
+                         resume_at=resume_at)
 
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Add one row, a value for each of `COLUMNS` (``kinetic`` has shape (S,), ``momentum`` (3,)).
-
-        Raises ValueError if a column is missing, unknown or of the wrong length, OSError if a flush fails.
-        """
-        if row.keys() != self._buffer.keys():
-            missing, unknown = self._buffer.keys() - row.keys(), row.keys() - self._buffer.keys()
-            raise ValueError(f"row of {self.path}: missing {sorted(missing)}, unknown {sorted(unknown)}")
-        for name, column in self._buffer.items():
-            column[self._buffered] = row[name]
-        self._buffered += 1
-        if self._buffered == CHUNK or time.monotonic() - self._flushed >= self.flush_every:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the buffered rows and make them visible to readers."""
-        if self._file is None:
-            raise ValueError(f"{self.path} is closed")
-        rows = {name: column[: self._buffered] for name, column in self._buffer.items()}
-        self._buffered = 0
-        self._flushed = time.monotonic()
-        try:
-            self._extend(self._file, self.path, rows)
-        except (OSError, RuntimeError) as error:
-            raise OSError(f"cannot write the time series {self.path}: {reason(error)}") from error
-
-    def close(self) -> None:
-        """Flush and close; a second call does nothing."""
-        if self._file is None:
-            return
-        try:
-            self.flush()
-        finally:
-            self._file.close()
-            self._file = None
-
-    def __enter__(self) -> EnergyFile:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def _shape(self, name: str, rows: int) -> tuple[int, ...]:
-        width = COLUMNS[name][1]
-        length = len(self.species) if width == "species" else int(width)
-        return (rows, length) if width else (rows,)
-
-    def _earlier_rows(self, last: int) -> dict[str, np.ndarray]:
-        rows = read_energies(self.path)
-        if rows["species"] != self.species:
-            raise ValueError(f"{self.path} has the species {rows['species']}, this run has {self.species}")
-        keep = rows["step"] <= last
-        return {name: rows[name][keep] for name in COLUMNS}
-
-    def _create(self, earlier: dict[str, np.ndarray] | None) -> h5py.File:
-        """A file beside the final one, moved there once complete: a kill leaves the old or the new one."""
-        part = part_of(self.path)
-        file = None
-        try:
-            file = h5py.File(part, "w", libver=VERSION_BOUNDS, locking="best-effort")
-            reserve(part, RESERVE)
-            self._lay_out(file)
-            file.swmr_mode = True
-            self._extend(file, part, earlier or {"step": np.empty(0)})
-            os.replace(part, self.path)
-        except (OSError, RuntimeError) as error:
-            if file is not None:
-                file.close()
-            discard(part)
-            raise OSError(f"cannot create the time series {self.path}: {reason(error)}") from error
-        return file
-
-    def _lay_out(self, file: h5py.File) -> None:
-        """Attributes and empty columns."""
-        file.attrs["species"] = np.array(self.species, h5py.string_dtype())
-        for key, value in self._attributes.items():
-            file.attrs[key] = value
-        for name, (dtype, _, unit, meaning) in COLUMNS.items():
-            empty = self._shape(name, 0)
-            width = tuple(max(1, length) for length in empty[1:])
-            column = file.create_dataset(name, empty, dtype, maxshape=(None, *width), chunks=(CHUNK, *width))
-            column.attrs["unit"], column.attrs["meaning"] = unit, meaning
-
-    def _extend(self, file: h5py.File, path: Path, rows: Mapping[str, np.ndarray]) -> None:
-        """Append ``rows`` to every column; ``step`` last, so that a reader who sees it sees the whole row."""
-        if not len(rows["step"]):
-            return
-        bytes_needed = 2 * sum(column.nbytes for column in self._buffer.values())
-        bytes_needed += sum(column.nbytes for column in rows.values())
-        end = file.id.get_filesize()
-        if end + bytes_needed > self._reserved:
-            reserve(path, end + bytes_needed + RESERVE)
-            self._reserved = end + bytes_needed + RESERVE
-        for name in [*(name for name in COLUMNS if name != "step"), "step"]:
-            column, new = file[name], rows[name]
-            old = column.shape[0]
-            column.resize(old + len(new), axis=0)
-            column[old:] = new
-            column.flush()
+    def _shape(self, width: int | str) -> tuple[int, ...]:
+        if width == "species":
+            return (len(self.species),)
+        return (int(width),) if width else ()
 
 
 def read_energies(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The whole time series of a run that is going on, finished or was killed.
+    """The whole ledger of a run that is going on, finished or was killed.
 
     Parameters
     ----------
@@ -194,17 +73,7 @@ def read_energies(path: str | os.PathLike[str]) -> dict[str, Any]:
     OSError : if there is no such file or it is not a time series of ecsim.
     """
     path = Path(path)
-    if path.is_dir():
-        path = path / "energies.h5"
-    if not path.is_file():
-        raise FileNotFoundError(f"no time series {path}")
-    try:
-        with h5py.File(path, "r", libver=VERSION_BOUNDS, swmr=True, locking="best-effort") as file:
-            rows = file["step"].shape[0]
-            table: dict[str, Any] = {name: file[name][:rows] for name in COLUMNS}
-            attributes = {key: plain(value) for key, value in file.attrs.items()}
-    except (OSError, KeyError) as error:
-        raise OSError(f"{path} is not a readable time series of ecsim: {reason(error)}") from error
-    table["species"] = [str(name) for name in attributes.pop("species", [])]
-    table["attributes"] = attributes
+    table = read_series(path / "energies.h5" if path.is_dir() else path, list(COLUMNS))
+    table.pop("axes")
+    table["species"] = [str(name) for name in table["attributes"].pop("species", [])]
     return table

@@ -1,0 +1,229 @@
+"""Time series: HDF5 files with one row a record, readable while the run goes on.
+
+One dataset per column, first axis = row, in single-writer multiple-reader mode: another process may read at any moment,
+and a killed run leaves a valid file with every row up to the last flush. After a kill the file still carries HDF5's mark of
+an open writer: readers must open it with ``swmr=True``, as `read_series` does.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+
+from ecsim.output.storage import VERSION_BOUNDS, discard, part_of, plain, reason, reserve
+
+CHUNK = 1024
+CHUNK_BYTES, BUFFER_BYTES, RESERVE = 1 << 18, 1 << 20, 1 << 20
+AXES = "axes"
+
+
+class Column(NamedTuple):
+    """One quantity of a row: dtype, shape in a row, unit, meaning, and the names of its axes where it has any."""
+
+    dtype: str
+    shape: tuple[int, ...] = ()
+    unit: str = ""
+    meaning: str = ""
+    axes: tuple[str, ...] = ()
+
+
+class Axis(NamedTuple):
+    """Coordinates along one axis of a column, in ``unit``."""
+
+    values: np.ndarray
+    unit: str = ""
+
+
+STEP = {
+    "step": Column("i8", (), "", "number of cycles done"),
+    "time": Column("f8", (), "1/ω_pi", "time of the velocities and fields"),
+}
+
+
+class SeriesFile:
+    """Writer of one time series.
+
+    Parameters
+    ----------
+    path : file to create; an existing one is replaced, unless ``resume_at`` is given.
+    columns : by name; ``step`` must be among them.
+    attributes : stored as attributes of the file.
+    axes : coordinates, by the names that columns use.
+    flush_every : seconds between flushes. Rows are buffered in memory in between; a kill loses at most these.
+    resume_at : continue an existing file after this step: its rows up to and including it are kept.
+
+    Raises
+    ------
+    OSError : naming the path, when the file cannot be written (also from `append`, `flush` and `close`).
+    ValueError : if ``resume_at`` is given and the columns of the existing file differ.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], columns: Mapping[str, Column], *, attributes: Mapping[str, Any],
+                 axes: Mapping[str, Axis] | None = None, flush_every: float = 1.0, resume_at: int | None = None) -> None:
+        self.path, self.columns, self.flush_every = Path(path), dict(columns), flush_every
+        self._attributes, self._axes = dict(attributes), dict(axes or {})
+        earlier = None if resume_at is None else self._earlier_rows(resume_at)
+        row_bytes = sum(_row_bytes(column) for column in self.columns.values())
+        self._capacity = max(1, min(CHUNK, BUFFER_BYTES // row_bytes))
+        self._buffer = {name: np.empty((self._capacity, *c.shape), c.dtype) for name, c in self.columns.items()}
+        self._buffered = 0
+        self._reserved = 0
+        self._file: h5py.File | None = self._create(earlier)
+        self._flushed = time.monotonic()
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Add one row, a value for each column.
+
+        Raises ValueError if a column is missing, unknown or of the wrong shape, OSError if a flush fails.
+        """
+        if row.keys() != self._buffer.keys():
+            missing, unknown = self._buffer.keys() - row.keys(), row.keys() - self._buffer.keys()
+            raise ValueError(f"row of {self.path}: missing {sorted(missing)}, unknown {sorted(unknown)}")
+        for name, column in self._buffer.items():
+            column[self._buffered] = row[name]
+        self._buffered += 1
+        if self._buffered == self._capacity or time.monotonic() - self._flushed >= self.flush_every:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the buffered rows and make them visible to readers."""
+        if self._file is None:
+            raise ValueError(f"{self.path} is closed")
+        rows = {name: column[: self._buffered] for name, column in self._buffer.items()}
+        self._buffered = 0
+        self._flushed = time.monotonic()
+        try:
+            self._extend(self._file, self.path, rows)
+        except (OSError, RuntimeError) as error:
+            raise OSError(f"cannot write the time series {self.path}: {reason(error)}") from error
+
+    def close(self) -> None:
+        """Flush and close; a second call does nothing."""
+        if self._file is None:
+            return
+        try:
+            self.flush()
+        finally:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> SeriesFile:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _earlier_rows(self, last: int) -> dict[str, np.ndarray] | None:
+        """Rows up to step ``last`` of the existing file; None where there is no file."""
+        if not self.path.exists():
+            return None
+        rows = read_series(self.path)
+        shapes = {name: rows[name].shape[1:] for name in rows if name not in ("attributes", AXES)}
+        wanted = {name: column.shape for name, column in self.columns.items()}
+        if shapes != wanted:
+            raise ValueError(f"{self.path} has other columns than this run would write: {_difference(shapes, wanted)}")
+        keep = rows["step"] <= last
+        return {name: rows[name][keep] for name in self.columns}
+
+    def _create(self, earlier: Mapping[str, np.ndarray] | None) -> h5py.File:
+        """A file beside the final one, moved there once complete: a kill leaves the old or the new one."""
+        part = part_of(self.path)
+        file = None
+        try:
+            file = h5py.File(part, "w", libver=VERSION_BOUNDS, locking="best-effort")
+            reserve(part, RESERVE + sum(np.size(axis.values) * 8 for axis in self._axes.values()))
+            self._lay_out(file)
+            file.swmr_mode = True
+            self._extend(file, part, earlier or {"step": np.empty(0)})
+            os.replace(part, self.path)
+        except (OSError, RuntimeError) as error:
+            if file is not None:
+                file.close()
+            discard(part)
+            raise OSError(f"cannot create the time series {self.path}: {reason(error)}") from error
+        return file
+
+    def _lay_out(self, file: h5py.File) -> None:
+        """Attributes, axes and empty columns."""
+        for key, value in self._attributes.items():
+            file.attrs[key] = value
+        for name, axis in self._axes.items():
+            data = file.create_dataset(f"{AXES}/{name}", data=np.asarray(axis.values))
+            data.attrs["unit"] = axis.unit
+        for name, column in self.columns.items():
+            width = tuple(max(1, n) for n in column.shape)
+            rows = _chunk_rows(column)
+            data = file.create_dataset(name, (0, *column.shape), column.dtype, maxshape=(None, *width), chunks=(rows, *width))
+            data.attrs["unit"], data.attrs["meaning"] = column.unit, column.meaning
+            if column.axes:
+                data.attrs[AXES] = np.array(column.axes, h5py.string_dtype())
+
+    def _extend(self, file: h5py.File, path: Path, rows: Mapping[str, np.ndarray]) -> None:
+        """Append ``rows`` to every column; ``step`` last, so that a reader who sees it sees the whole row."""
+        if not len(rows["step"]):
+            return
+        bytes_needed = sum(2 * _chunk_rows(column) * _row_bytes(column) for column in self.columns.values())
+        bytes_needed += sum(column.nbytes for column in rows.values())
+        end = file.id.get_filesize()
+        if end + bytes_needed > self._reserved:
+            reserve(path, end + bytes_needed + RESERVE)
+            self._reserved = end + bytes_needed + RESERVE
+        for name in [*(name for name in self.columns if name != "step"), "step"]:
+            column, new = file[name], rows[name]
+            old = column.shape[0]
+            column.resize(old + len(new), axis=0)
+            column[old:] = new
+            column.flush()
+
+
+def open_series(path: str | os.PathLike[str]) -> h5py.File:
+    """The HDF5 file of a time series, for reading while another process writes. Raises OSError if it is none."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no time series {path}")
+    try:
+        file = h5py.File(path, "r", libver=VERSION_BOUNDS, swmr=True, locking="best-effort")
+    except OSError as error:
+        raise OSError(f"{path} is not a readable time series of ecsim: {reason(error)}") from error
+    if not isinstance(file.get("step"), h5py.Dataset):
+        file.close()
+        raise OSError(f"{path} is not a readable time series of ecsim: it has no steps")
+    return file
+
+
+def read_series(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> dict[str, Any]:
+    """A time series of a run that is going on, finished or was killed: all columns, or those asked for.
+
+    Returns arrays with rows along the first axis, ``attributes`` (dict) and ``axes`` (arrays by name). Raises OSError if
+    there is no such file, if it is not a time series of ecsim, or lacks a column.
+    """
+    with open_series(path) as file:
+        rows = file["step"].shape[0]
+        names = [name for name, item in file.items() if isinstance(item, h5py.Dataset)] if columns is None else columns
+        try:
+            table: dict[str, Any] = {name: file[name][:rows] for name in names}
+        except (OSError, KeyError) as error:
+            raise OSError(f"{path} is not a readable time series of ecsim: {reason(error)}") from error
+        table["attributes"] = {key: plain(value) for key, value in file.attrs.items()}
+        table[AXES] = {name: axis[()] for name, axis in file.get(AXES, {}).items()}
+    return table
+
+
+def _row_bytes(column: Column) -> int:
+    return max(1, math.prod(column.shape)) * np.dtype(column.dtype).itemsize
+
+
+def _chunk_rows(column: Column) -> int:
+    return max(1, min(CHUNK, CHUNK_BYTES // _row_bytes(column)))
+
+
+def _difference(have: Mapping[str, tuple], want: Mapping[str, tuple]) -> str:
+    return "; ".join(f"{name} has shape {have.get(name, 'none')}, not {want.get(name, 'none')}"
+                     for name in sorted(have.keys() | want.keys()) if have.get(name) != want.get(name))
