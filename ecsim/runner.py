@@ -38,7 +38,7 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
     try:
         backend = select(deck.backend.device, threads=deck.backend.threads)
         refuse(deck, backend)
-        simulation = Simulation.from_deck(deck, output=directory, restart=restart)
+        simulation = Simulation.from_deck(deck, output=directory, restart_from=restart)
     except (RunDirectoryError, CheckpointError, BackendError, DeckError) as error:
         raise CommandError(error, BAD_INPUT) from None
     except (OSError, MemoryError) as error:

@@ -41,10 +41,10 @@ class Simulation:
     # -- construction ------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_deck(cls, deck, *, output=None, restart=None, **overrides) -> Simulation:
+    def from_deck(cls, deck, *, output=None, restart_from=None, **overrides) -> Simulation:
         """A run from a deck: a path, the name of a shipped deck, a mapping of sections, or a loaded Deck.
 
-        output : run directory to write into; None writes nothing.  restart : a checkpoint to go on from, or a run directory
+        output : run directory to write into; None writes nothing.  restart_from : a checkpoint to go on from, or a run directory
         whose newest valid one is meant; where that is ``output`` its files are continued.  overrides : values of deck keys, as ``dt=0.1``,
         ``device="cpu"`` or, for keys that several sections have, ``**{"species.electrons.start": "quiet"}``.
 
@@ -52,7 +52,7 @@ class Simulation:
         used; nothing is allocated or written before these.
         """
         checked = load_deck(deck, {full_key(name): value for name, value in overrides.items()})
-        parts = build(checked, output, restart)
+        parts = build(checked, output, restart_from)
         simulation = cls(parts.plasma, steps=checked.time.n_steps, recorder=parts.recorder, checkpointer=parts.checkpointer)
         simulation.deck, simulation.origin = checked, parts
         if parts.checkpoint is not None:

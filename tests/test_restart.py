@@ -32,7 +32,7 @@ def whole(tmp_path_factory):
 def test_pieces_are_the_whole_bit_for_bit(tmp_path, whole, pieces, more):
     simulation = run(tmp_path / "run", pieces[0], **EVERY, **more)
     for steps in pieces[1:]:
-        simulation = run(tmp_path / "run", steps, restart=tmp_path / "run", **EVERY, **more)
+        simulation = run(tmp_path / "run", steps, restart_from=tmp_path / "run", **EVERY, **more)
     assert_same(state(simulation), whole[0])
     series = read_energies(tmp_path / "run")
     for name in ("step", "time", "electric", "magnetic", "kinetic", "total", "drift", "divergence_B", "iterations"):
@@ -45,14 +45,14 @@ def test_other_schemes_and_numbers(tmp_path, shape, position, guess):
     more = dict(position=position, ids=False, shape=shape, guess=guess, **{"checkpoint.every": 100})
     expected = state(run(tmp_path / "whole", 8, **more))
     run(tmp_path / "run", 3, **more)
-    assert_same(state(run(tmp_path / "run", 8, restart=tmp_path / "run", **more)), expected)
+    assert_same(state(run(tmp_path / "run", 8, restart_from=tmp_path / "run", **more)), expected)
 
 
 def test_every_keeps_the_newest(tmp_path):
     run(tmp_path, 11, **{"checkpoint.every": 2, "checkpoint.keep": 3})
     assert [path.name for path in list_checkpoints(tmp_path)] == ["step_000008", "step_000010", "step_000011"]
     earlier = tmp_path / FOLDER / "step_000008"
-    run(tmp_path, 9, restart=earlier, **{"checkpoint.every": 2})
+    run(tmp_path, 9, restart_from=earlier, **{"checkpoint.every": 2})
     assert [path.name for path in list_checkpoints(tmp_path)] == ["step_000008", "step_000009"]
     assert read_energies(tmp_path)["step"].tolist() == list(range(10))
 
@@ -86,7 +86,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, whole, how, file, why):
     damage(tmp_path / FOLDER / "step_000009" / file, how)
     found, passed_over = find_checkpoint(tmp_path)
     assert found.step == 8 and len(passed_over) == 1 and "step_000009" in passed_over[0] and why in passed_over[0]
-    assert_same(state(run(tmp_path, 12, restart=tmp_path, **EVERY)), whole[0])
+    assert_same(state(run(tmp_path, 12, restart_from=tmp_path, **EVERY)), whole[0])
     for name in ("step_000008", "step_000012"):
         damage(tmp_path / FOLDER / name / file, how)
     with pytest.raises(CheckpointError, match=f"no valid checkpoint: .*step_000012.*{why}.*; .*step_000008.*{why}"):
@@ -105,19 +105,19 @@ def test_another_deck_or_version_is_refused_with_the_reason(tmp_path, monkeypatc
     run(tmp_path / "run", 4, **EVERY)
     changes = {"time.dt": 0.1, "species.electrons.thermal_velocity": 0.3, "particles.seed": 4}
     with pytest.raises(CheckpointError) as refused:
-        Simulation.from_deck(DECK, restart=tmp_path / "run", **changes)
+        Simulation.from_deck(DECK, restart_from=tmp_path / "run", **changes)
     for text in ("time.dt was 0.2 and is 0.1", "species.1.thermal_velocity was 0.4 and is 0.3", "particles.seed was 3 and is 4"):
         assert text in str(refused.value)
     monkeypatch.setattr("ecsim.builder.provenance", lambda: {"version": "9.9"})
     with pytest.raises(CheckpointError, match="written by ecsim .*; this is 9.9"):
-        Simulation.from_deck(DECK, restart=tmp_path / "run")
+        Simulation.from_deck(DECK, restart_from=tmp_path / "run")
     with pytest.raises(CheckpointError, match="has no checkpoints"):
-        Simulation.from_deck(DECK, restart=tmp_path)
+        Simulation.from_deck(DECK, restart_from=tmp_path)
 
 
 def test_into_another_directory_with_other_output(tmp_path, whole):
     run(tmp_path / "first", 5, **EVERY)
-    simulation = run(tmp_path / "second", 12, restart=tmp_path / "first", fields_every=4, energies_every=2)
+    simulation = run(tmp_path / "second", 12, restart_from=tmp_path / "first", fields_every=4, energies_every=2)
     assert_same(state(simulation), whole[0])
     assert read_energies(tmp_path / "second")["step"].tolist() == [6, 8, 10, 12]
     assert read_energies(tmp_path / "first")["step"].tolist() == list(range(6))
@@ -148,7 +148,7 @@ def test_killed_at_any_moment_the_newest_checkpoint_is_whole(tmp_path):
     found, passed_over = find_checkpoint(directory)
     assert found.step >= 10 and not passed_over
     more = {"checkpoint.every": 1, "checkpoint.keep": 3}
-    resumed = run(directory, found.step + 3, restart=directory, **more)
+    resumed = run(directory, found.step + 3, restart_from=directory, **more)
     assert_same(state(resumed), state(run(tmp_path / "whole", found.step + 3)))
     assert read_energies(directory)["step"].tolist() == list(range(found.step + 4))
     assert not list((directory / FOLDER).glob(".*"))
