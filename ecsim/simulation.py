@@ -24,6 +24,9 @@ class Simulation:
 
     Properties give host copies: ``E`` (3, *cells) at nodes and ``B`` (3, *cells) at centres at time nΔt, ``E_theta``
     E^{n−1+θ}, ``J_hat`` and ``rho`` of the last assembly (x^{n−1/2}), ``mass_matrix`` likewise; ``species`` as given.
+
+    Under MPI a Simulation is made and used on all ranks alike. Fields are those of the whole grid, on every rank: to look at
+    one is collective. ``species`` and ``mass_matrix`` are this rank's part.
     """
 
     def __init__(self, plasma: Plasma, *, steps: int | None = None, recorder=None, checkpointer=None) -> None:
@@ -157,7 +160,8 @@ class Simulation:
     # -- looking -----------------------------------------------------------------------------------------------
 
     def _host(self, padded) -> np.ndarray:
-        return np.array(self.plasma.backend.to_host(padded[self.plasma.owned]))
+        p = self.plasma
+        return p.domain.spread(p.backend.to_host(padded[p.owned])).whole()
 
     @property
     def time(self) -> float:
