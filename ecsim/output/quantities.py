@@ -41,6 +41,11 @@ QUANTITIES = {
     "current_density": Quantity("n0 q_i c", (-2, 0, 0, 1, 0, 0, 0), (2, 1, 1, -1, 1)),
     "pressure": Quantity("n0 m_i c²", (-1, 1, -2, 0, 0, 0, 0), (2, 2, 2, -2, 1)),
     "temperature": Quantity("m_i c²", (2, 1, -2, 0, 0, 0, 0), (0, 1, 2, 0, 0)),
+    "power_density": Quantity("n0 m_i c² ω_pi", (-1, 1, -3, 0, 0, 0, 0), (3, 2, 2, -2, 1)),
+    "momentum": Quantity("m_i c", (1, 1, -1, 0, 0, 0, 0), (0, 1, 1, 0, 0)),
+    "charge": Quantity("q_i", (0, 0, 1, 1, 0, 0, 0), (0, 0, 0, 1, 0)),
+    "mass": Quantity("m_i", (0, 1, 0, 0, 0, 0, 0), (0, 1, 0, 0, 0)),
+    "macro_number": Quantity("n0 (c/ω_pi)³", (0, 0, 0, 0, 0, 0, 0), (-1, 1, 3, -2, 1)),
     "velocity": Quantity("c", (1, 0, -1, 0, 0, 0, 0), (0, 0, 1, 0, 0)),
     "dimensionless": Quantity("", (0, 0, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0)),
 }

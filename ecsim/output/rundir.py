@@ -18,11 +18,21 @@ ENERGIES = "energies.h5"
 DECK = "deck.toml"
 FIELDS = "fields"
 FIGURES = "figures"
+DIAGNOSTICS = "diagnostics"
+CHECKPOINTS = "checkpoints/step_[0-9]*"
 OURS = (
-    DECK, ENERGIES, f".{ENERGIES}.part", f"{FIELDS}/fields_[0-9]*.h5", f"{FIELDS}/.fields_[0-9]*.h5.part",
-    *(f"{FIGURES}/{name}.{end}" for name in ("energy", "growth", "reconnection", "fields_[0-9]*")
-      for end in ("png", "pdf")),
+    DECK, f".{DECK}.part", ENERGIES, f".{ENERGIES}.part", f"{FIELDS}/fields_[0-9]*.h5", f"{FIELDS}/.fields_[0-9]*.h5.part",
+    f"{DIAGNOSTICS}/*.h5", f"{DIAGNOSTICS}/.*.h5.part", f"{DIAGNOSTICS}/*/*_[0-9]*.h5", f"{DIAGNOSTICS}/*/.*_[0-9]*.h5.part",
+    f"{CHECKPOINTS}/manifest.json", f"{CHECKPOINTS}/rank_[0-9]*.bin", "*.xdmf", "*.xdmf.h5", "timings.json", "report.html",
+    *(f"{FIGURES}/{name}.{end}" for name in (
+        "energy", "growth", "reconnection", "stages", "fields_[0-9]*", "probe_*", "spectrum_*", "histogram_*", "health_*")
+      for end in ("png", "pdf", "mp4")),
 )
+
+
+def openpmd_directory(run: str | os.PathLike[str], name: str) -> Path:
+    """Where the openPMD files of a diagnostic lie: the snapshots that the deck's output.fields_every makes, or another's."""
+    return Path(run) / FIELDS if name == FIELDS else Path(run) / DIAGNOSTICS / name
 
 
 class RunDirectoryError(OSError):
@@ -86,6 +96,9 @@ def create_run_directory(path: str | os.PathLike[str], deck_text: str, overwrite
         for pattern in reversed(OURS):
             for file in path.glob(pattern):
                 file.unlink()
+        for folder in path.glob(CHECKPOINTS):
+            if not any(folder.iterdir()):
+                folder.rmdir()
         (path / DECK).write_text(DECK_HEADER + deck_text, encoding="utf-8")
     except OSError as error:
         raise RunDirectoryError(f"cannot prepare the run directory {path}: {reason(error)}") from error

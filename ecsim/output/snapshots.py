@@ -7,7 +7,7 @@ Readers of openPMD find their way: ``/data/<step>/meshes/E/x`` and so on, with a
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-from ecsim.output.provenance import timestamp, version_of
+from ecsim.output.openpmd import Moment, openpmd_file, set_attributes
 from ecsim.output.quantities import QUANTITIES
-from ecsim.output.rundir import FIELDS
-from ecsim.output.storage import VERSION_BOUNDS, discard, part_of, plain, reason, reserve, sync
+from ecsim.output.rundir import FIELDS, openpmd_directory
+from ecsim.output.storage import plain, reason
 
 COMPONENTS = {3: ("x", "y", "z"), 6: ("xx", "xy", "xz", "yy", "yz", "zz")}
 CENTRINGS = {"node": 0.0, "centre": 0.5}
-OVERHEAD = 1 << 20
 
 
 class Mesh(NamedTuple):
@@ -47,8 +46,8 @@ class Mesh(NamedTuple):
 class Snapshot:
     """What `read_fields` returns: ``meshes`` by name, and where and when they are.
 
-    ``step``, ``time`` and ``dt`` (1/ω_pi), ``cells`` and ``spacing`` (c/ω_pi) along each active dimension,
-    ``attributes`` of the file.
+    ``step``, ``time`` and ``dt`` (1/ω_pi); ``cells``, ``spacing`` and ``offset`` of the first cell (c/ω_pi) along each active
+    dimension; ``attributes`` of the file.
     """
 
     step: int
@@ -57,6 +56,7 @@ class Snapshot:
     cells: tuple[int, ...]
     spacing: tuple[float, ...]
     meshes: dict[str, Mesh]
+    offset: tuple[float, ...] = ()
     attributes: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -67,7 +67,7 @@ class Snapshot:
 
 def snapshot_path(run: str | os.PathLike[str], step: int) -> Path:
     """Where the snapshot of ``step`` of a run lies."""
-    return Path(run) / FIELDS / f"fields_{step:06d}.h5"
+    return openpmd_directory(run, FIELDS) / f"{FIELDS}_{step:06d}.h5"
 
 
 def write_fields(
@@ -82,7 +82,7 @@ def write_fields(
     omega_pi: float | None = None,
     precision: str = "float64",
 ) -> Path:
-    """Write one snapshot and return its path.
+    """Write one snapshot of the whole grid and return its path.
 
     Parameters
     ----------
@@ -99,32 +99,57 @@ def write_fields(
     ValueError : if a record's shape does not fit ``spacing``, or its centring or quantity is unknown.
     OSError : naming the path, when it cannot be written; no partial file is left, earlier ones stay.
     """
-    components = {name: _components(name, mesh, len(spacing)) for name, mesh in fields.items()}
+    for name, mesh in fields.items():
+        _components(name, mesh, len(spacing))
     path = snapshot_path(run, step)
-    part = part_of(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with h5py.File(part, "w", libver=VERSION_BOUNDS, locking="best-effort") as file:
-            values = sum(np.size(mesh.values) for mesh in fields.values())
-            reserve(part, values * np.dtype(precision).itemsize + OVERHEAD)
-            _write_root(file, step, time, dt, omega_pi, attributes or {})
-            meshes = file.create_group(f"data/{step}/meshes")
-            _set(meshes, {**MESHES_ATTRIBUTES, **dict.fromkeys(("fieldBoundary", "particleBoundary"),
-                                                               np.array([b"periodic"] * 2 * len(spacing)))})
-            for name, mesh in fields.items():
-                _write_record(meshes, name, mesh, components[name], spacing, omega_pi, precision)
-        sync(part)
-        os.replace(part, path)
-        sync(path.parent)
-    except (OSError, RuntimeError) as error:
-        discard(part)
-        raise OSError(f"cannot write the snapshot {path}: {reason(error)}") from error
+    moment = Moment(step, time, dt, omega_pi, attributes=attributes or {})
+    write_meshes(path, moment, fields.items(), Lattice(tuple(spacing)), precision)
     return path
 
 
-def list_snapshots(run: str | os.PathLike[str]) -> list[Path]:
-    """The complete snapshots of a run directory, in order of their step."""
-    numbered = {path.stem[len("fields_"):]: path for path in (Path(run) / FIELDS).glob("fields_*.h5")}
+@dataclass(frozen=True)
+class Lattice:
+    """Where stored values lie: cell widths Δ, first global cell and stride in cells along each dimension."""
+
+    spacing: tuple[float, ...]
+    first: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+
+    def attributes(self, moment: Moment) -> dict[str, Any]:
+        """Those of a mesh record of openPMD."""
+        d, stride = len(self.spacing), self.stride or (1,) * len(self.spacing)
+        first = self.first or (0,) * d
+        return {
+            "geometry": "cartesian",
+            "dataOrder": "C",
+            "axisLabels": np.array([b"x", b"y", b"z"][:d]),
+            "gridSpacing": np.array([h * k for h, k in zip(self.spacing, stride, strict=True)], dtype=np.float64),
+            "gridGlobalOffset": np.array([h * i for h, i in zip(self.spacing, first, strict=True)], dtype=np.float64),
+            "gridUnitSI": moment.unit("length"),
+            "fieldSmoothing": "none",
+        }
+
+    def position(self, centring: str) -> np.ndarray:
+        """Of a value in the stored cells, in units of their width."""
+        return CENTRINGS[centring] / np.array(self.stride or (1,) * len(self.spacing), dtype=np.float64)
+
+
+def write_meshes(path: Path, moment: Moment, fields: Iterable[tuple[str, Mesh]], lattice: Lattice,
+                 precision: str = "float64") -> None:
+    """Write records, taken one at a time, as the meshes of one openPMD file. Raises as `write_fields` does."""
+    with openpmd_file(path, moment, "snapshot") as writer:
+        meshes = writer.iteration.create_group("meshes")
+        boundary = np.array([b"periodic"] * 2 * len(lattice.spacing))
+        set_attributes(meshes, {**MESHES_ATTRIBUTES, "fieldBoundary": boundary, "particleBoundary": boundary})
+        for name, mesh in fields:
+            components = _components(name, mesh, len(lattice.spacing))
+            writer.room(np.size(mesh.values) * np.dtype(precision).itemsize)
+            _write_record(meshes, name, mesh, components, lattice, moment, precision)
+
+
+def list_snapshots(run: str | os.PathLike[str], name: str = FIELDS) -> list[Path]:
+    """The complete openPMD files of a diagnostic of a run, in order of their step."""
+    numbered = {path.stem[len(name) + 1:]: path for path in openpmd_directory(run, name).glob(f"{name}_*.h5")}
     return [numbered[number] for number in sorted(filter(str.isdigit, numbered), key=int)]
 
 
@@ -148,7 +173,8 @@ def read_fields(path: str | os.PathLike[str], names: Sequence[str] | None = None
             if not absent:
                 records = {name: _read_record(meshes[name]) for name in wanted}
                 any_record = meshes[next(iter(meshes))]
-                spacing = tuple(float(h) for h in any_record.attrs["gridSpacing"])
+                spacing, offset = (tuple(float(h) for h in any_record.attrs[key])
+                                   for key in ("gridSpacing", "gridGlobalOffset"))
                 cells = _shape_of(any_record)
                 time, dt = float(iteration.attrs["time"]), float(iteration.attrs["dt"])
                 attributes = {key: plain(value) for key, value in file.attrs.items()}
@@ -158,7 +184,7 @@ def read_fields(path: str | os.PathLike[str], names: Sequence[str] | None = None
         raise OSError(f"{path} is not a readable snapshot of ecsim: {reason(error)}") from error
     if absent:
         raise KeyError(f"{path} has no {', '.join(absent)}; it holds {', '.join(available)}")
-    return Snapshot(int(step), time, dt, cells, spacing, records, attributes)
+    return Snapshot(int(step), time, dt, cells, spacing, records, offset, attributes)
 
 
 MESHES_ATTRIBUTES = {
@@ -184,49 +210,19 @@ def _components(name: str, mesh: Mesh, d: int) -> dict[str, np.ndarray]:
                      f"{d} axes of cells is allowed")
 
 
-def _set(group: h5py.Group, attributes: Mapping[str, Any]) -> None:
-    for key, value in attributes.items():
-        group.attrs[key] = np.bytes_(value.encode()) if isinstance(value, str) else value
-
-
-def _write_root(file: h5py.File, step: int, time: float, dt: float, omega_pi: float | None,
-                attributes: Mapping[str, Any]) -> None:
-    _set(file, {
-        **attributes,
-        "openPMD": "1.1.0",
-        "openPMDextension": np.uint32(1),
-        "basePath": "/data/%T/",
-        "meshesPath": "meshes/",
-        "iterationEncoding": "fileBased",
-        "iterationFormat": "fields_%06T",
-        "software": "ecsim",
-        "softwareVersion": version_of("ecsim"),
-        "date": timestamp(),
-    })
-    unit = QUANTITIES["time"].unit_si(omega_pi)
-    _set(file.create_group(f"data/{step}"), {"time": float(time), "dt": float(dt), "timeUnitSI": unit})
-
-
-def _write_record(meshes: h5py.Group, name: str, mesh: Mesh, components: Mapping[str, np.ndarray],
-                  spacing: Sequence[float], omega_pi: float | None, precision: str) -> None:
-    d, quantity = len(spacing), QUANTITIES[mesh.quantity]
+def _write_record(meshes: h5py.Group, name: str, mesh: Mesh, components: Mapping[str, np.ndarray], lattice: Lattice,
+                  moment: Moment, precision: str) -> None:
+    quantity = QUANTITIES[mesh.quantity]
     for component, values in components.items():
         target = f"{name}/{component}" if component else name
         data = meshes.create_dataset(target, data=values, dtype=precision)
-        data.attrs["position"] = np.full(d, CENTRINGS[mesh.centring])
-        data.attrs["unitSI"] = quantity.unit_si(omega_pi)
-    record = meshes[name]
-    _set(record, {
-        "geometry": "cartesian",
-        "dataOrder": "C",
-        "axisLabels": np.array([b"x", b"y", b"z"][:d]),
-        "gridSpacing": np.array(spacing, dtype=np.float64),
-        "gridGlobalOffset": np.zeros(d),
-        "gridUnitSI": QUANTITIES["length"].unit_si(omega_pi),
+        data.attrs["position"] = lattice.position(mesh.centring)
+        data.attrs["unitSI"] = moment.unit(mesh.quantity)
+    set_attributes(meshes[name], {
+        **lattice.attributes(moment),
         "unitDimension": np.array(quantity.dimension, dtype=np.float64),
         "timeOffset": float(mesh.time_offset),
         "quantity": mesh.quantity,
-        "fieldSmoothing": "none",
     })
 
 
@@ -244,7 +240,6 @@ def _read_record(record: h5py.Group | h5py.Dataset) -> Mesh:
     else:
         order = next(names for names in COMPONENTS.values() if set(names) == set(record))
         values = np.stack([record[name][()] for name in order]).astype(np.float64)
-    position = float(_first(record).attrs["position"][0])
-    centring = next(name for name, value in CENTRINGS.items() if value == position)
+    centring = "centre" if _first(record).attrs["position"][0] > 0 else "node"
     return Mesh(values, centring, plain(record.attrs["quantity"]), float(record.attrs["timeOffset"]))
 
