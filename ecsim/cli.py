@@ -18,17 +18,21 @@ from ecsim.deck import Deck, DeckError, load_deck, shipped_decks
 from ecsim.deck.faults import hint
 from ecsim.deck.source import read_toml_text
 from ecsim.exits import BAD_INPUT, INTERRUPTED, CommandError
+from ecsim.parallel.launch import LaunchError, fail, world
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors are one message on stderr."""
     options = _parser().parse_args(arguments)
     try:
-        options.command(options)
+        if options.command in (run_command, info_command) or world().is_root:
+            options.command(options)
     except DeckError as error:
         return _fail(error, BAD_INPUT)
     except CommandError as error:
         return _fail(error, error.code)
+    except LaunchError as error:
+        return _fail(error, BAD_INPUT)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
@@ -37,8 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(error: object, code: int) -> int:
-    print(f"ecsim: {error}", file=sys.stderr)
-    return code
+    return fail(f"ecsim: {error}", code)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -176,7 +179,9 @@ def info_command(options: argparse.Namespace) -> None:
     """``ecsim info``: versions, devices, threads, MPI."""
     from ecsim.info import info_text
 
-    print(info_text())
+    text = info_text()
+    if world().is_root:
+        print(text)
 
 
 def plot_command(options: argparse.Namespace) -> None:

@@ -23,9 +23,9 @@ PER_CELL, OUTBOX_PER_CELL = 12, 52
 SPECIES_COMPONENTS, COMMON_COMPONENTS = 10, 10
 
 
-def arrays(deck: Deck, device: str) -> dict[str, int]:
-    """Bytes of the large arrays at the peak of a cycle on ``"cpu"`` or ``"cuda"``, by name."""
-    block = Block(Grid(deck.grid.cells, deck.grid.size, deck.grid.order))
+def arrays(deck: Deck, device: str, block: Block | None = None) -> dict[str, int]:
+    """Bytes of the large arrays at the peak of a cycle on ``"cpu"`` or ``"cuda"``, by name; block: of one rank."""
+    block = block or Block(Grid(deck.grid.cells, deck.grid.size, deck.grid.order))
     particles = {"cpu": cpu_particles, "cuda": cuda_particles}[device]
     return {**particles(deck, block), **fields(deck, block)}
 

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ecsim.deck.schema import Deck, Species
+from ecsim.grid import Grid
 from ecsim.memory import arrays, disk
+from ecsim.parallel.topology import Topology
 from ecsim.particles.recipe import Recipe
 from ecsim.problems import registry
 from ecsim.units import gyrofrequency, plasma_frequency
@@ -34,7 +36,10 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The resolved plan of a run on ``device``; bytes by array in ``memory`` and by file in ``disk``."""
+    """The resolved plan of a run on ``device``; bytes by array in ``memory`` and by file in ``disk``.
+
+    With a ``topology``, memory is that of the rank that has most.
+    """
 
     deck: Deck
     device: str
@@ -42,6 +47,7 @@ class Plan:
     memory: dict[str, int]
     disk: dict[str, int]
     findings: tuple[Finding, ...]
+    topology: Topology | None = None
 
     @property
     def n_particles(self) -> int:
@@ -54,10 +60,17 @@ class Plan:
         return sum(self.memory.values())
 
 
-def make_plan(deck: Deck, device: str = "cpu") -> Plan:
-    """The plan of a run of `deck` on ``"cpu"`` or ``"cuda"``; allocates nothing and imports no backend."""
+def make_plan(deck: Deck, device: str = "cpu", size: int | None = None) -> Plan:
+    """The plan of a run of `deck` on ``"cpu"`` or ``"cuda"``; allocates nothing and imports no backend.
+
+    size : number of ranks; None takes what the deck says. Raises TopologyError if the grid cannot be cut for them.
+    """
     counts = {species.name: species.per_cell * deck.grid.n_cells for species in deck.species}
-    return Plan(deck, device, counts, arrays(deck, device), disk(deck), tuple(findings(deck)))
+    ranks = deck.mpi.ranks
+    grid = Grid(deck.grid.cells, deck.grid.size, deck.grid.order)
+    topology = Topology.choose(grid, size or math.prod(ranks or (1,)), ranks)
+    memory = arrays(deck, device, topology.largest_block())
+    return Plan(deck, device, counts, memory, disk(deck), tuple(findings(deck)), topology if topology.split else None)
 
 
 def findings(deck: Deck) -> Iterator[Finding]:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tqdm import tqdm
 
-from ecsim.deck.schema import Deck
 from ecsim.memory import available
 from ecsim.plan import Finding, Plan
 from ecsim.problems import registry
@@ -19,8 +18,8 @@ LOG_SECONDS = 10.0
 
 def plan_text(plan: Plan) -> str:
     """The plan as text."""
-    deck = plan.deck
-    lines = [*_head(deck), "", *_particles(plan), "", f"memory on {plan.device}"]
+    where = f"{plan.device}, of the rank that has most" if plan.topology else plan.device
+    lines = [*_head(plan), "", *_particles(plan), "", f"memory on {where}"]
     lines += _bytes(plan.memory)
     limit = available(plan.device)
     if limit is not None and plan.bytes > limit:
@@ -29,7 +28,8 @@ def plan_text(plan: Plan) -> str:
     return "\n".join(lines + _findings(plan.findings))
 
 
-def _head(deck: Deck) -> list[str]:
+def _head(plan: Plan) -> list[str]:
+    deck = plan.deck
     grid, clock = deck.grid, deck.time
     summary = (registry()[deck.problem.name].__doc__ or "").strip().partition("\n")[0]
     names = {"cic": "linear shape (cic)", "tsc": "quadratic shape (tsc)"}
@@ -43,6 +43,8 @@ def _head(deck: Deck) -> list[str]:
         "assembly": f"{deck.assembly.method}, {deck.assembly.precision}",
         "device": deck.backend.device,
     }
+    if plan.topology:
+        table["ranks"] = plan.topology.describe()
     return [f"{name:<10}{text}" for name, text in table.items()]
 
 
@@ -86,13 +88,14 @@ def human(count: int) -> str:
     return f"{size:.0f} {units[index]}" if index == 0 else f"{size:.1f} {units[index]}"
 
 
-def opening(plan: Plan, device: str, seconds: float) -> str:
+def opening(plan: Plan, device: str, seconds: float, ranks: str = "") -> str:
     """What is about to run, where, and what the plan warns of."""
     deck = plan.deck
     lines = [
         f"{deck.problem.name}: {_by(deck.grid.cells)} cells, {plan.n_particles:,} particles, "
         f"{deck.time.n_steps} steps of {deck.time.dt:g}",
-        f"{device}; {human(plan.bytes)} of memory; ready after {seconds:.1f} s",
+        f"{device}; {human(plan.bytes)} of memory{' a rank' if ranks else ''}; ready after {seconds:.1f} s",
+        *([ranks] if ranks else []),
     ]
     return "\n".join(lines + _findings([item for item in plan.findings if item.warning]))
 

@@ -16,6 +16,9 @@ from ecsim.exits import BAD_INPUT, FAILED, INTERRUPTED, STOPPED, CommandError
 from ecsim.memory import available
 from ecsim.output.checkpoint import CheckpointError
 from ecsim.output.rundir import RunDirectoryError
+from ecsim.parallel.launch import World, world
+from ecsim.parallel.topology import TopologyError
+from ecsim.parallel.transport import TransportError
 from ecsim.plan import make_plan
 from ecsim.report import Progress, cost_table, human, opening
 from ecsim.simulation import Simulation
@@ -32,20 +35,22 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
     Raises CommandError: bad input before anything is allocated or written, else a failed, stopped or interrupted run,
     whose results so far are kept.
     """
-    started = time.perf_counter()
+    started, here = time.perf_counter(), world()
+    quiet = quiet or not here.is_root
     if not quiet:
         on_compile(Announcement("compiling kernels for this machine; later runs will find them ready"))
     try:
-        backend = select(deck.backend.device, threads=deck.backend.threads)
-        refuse(deck, backend)
+        backend = select(deck.backend.device, threads=deck.backend.threads or here.threads, local_rank=here.local_rank)
+        refuse(deck, backend, here)
         simulation = Simulation.from_deck(deck, output=directory, restart_from=restart)
-    except (RunDirectoryError, CheckpointError, BackendError, DeckError) as error:
+    except (RunDirectoryError, CheckpointError, BackendError, DeckError, TopologyError, TransportError) as error:
         raise CommandError(error, BAD_INPUT) from None
     except (OSError, MemoryError) as error:
         raise CommandError(reason(error), FAILED) from None
     if not quiet:
         seconds = time.perf_counter() - started
-        print(opening(make_plan(deck, backend.name), simulation.plasma.backend.describe(), seconds), flush=True)
+        print(opening(make_plan(deck, backend.name, here.size), simulation.plasma.backend.describe(), seconds,
+                      simulation.plasma.domain.describe()), flush=True)
         print(_origin(simulation), end="", flush=True)
     advance(simulation, deck, quiet, f"what was written is kept in {directory}", max_minutes)
     if simulation.plasma.step < deck.time.n_steps:
@@ -92,16 +97,17 @@ class Announcement:
         self.text = None
 
 
-def refuse(deck: Deck, backend: Any) -> None:
-    """Raise for what the device that was taken cannot do, and for more memory than it has."""
+def refuse(deck: Deck, backend: Any, here: World) -> None:
+    """Raise for what the device that was taken cannot do, and for more memory than its ranks find there."""
     faults = device_faults(deck, backend.name)
     if faults:
         raise DeckError(faults, deck.source)
-    plan = make_plan(deck, backend.name)
+    plan = make_plan(deck, backend.name, here.size)
     limit = backend.memory["free"] if backend.name == "cuda" else available("cpu")
-    if limit is not None and plan.bytes > limit:
+    needed = plan.bytes * (1 if backend.name == "cuda" else here.local_size)
+    if limit is not None and needed > limit:
         raise CommandError(
-            f"the run needs {human(plan.bytes)} of memory and there are {human(limit)}; `ecsim check` shows what for. "
+            f"the run needs {human(needed)} of memory and there are {human(limit)}; `ecsim check` shows what for. "
             "Lower grid.cells or particles_per_cell"
         )
 

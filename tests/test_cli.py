@@ -167,7 +167,7 @@ def test_cuda_that_is_missing_is_an_error(deck, capsys, monkeypatch):
 def test_a_method_that_the_taken_device_lacks_is_refused(deck, capsys, monkeypatch):
     from ecsim.backend import select
 
-    monkeypatch.setattr("ecsim.runner.select", lambda device, threads=0: select("cpu", threads))
+    monkeypatch.setattr("ecsim.runner.select", lambda device, threads=0, **_: select("cpu", threads))
     message = refused(capsys, "run", "wave.toml", "--device", "auto", "--set", "assembly.method=mma")
     assert "assembly.method" in message and "device is cpu" in message
     assert files(deck.parent) == {"wave.toml"}

@@ -105,6 +105,8 @@ def test_deck_is_frozen():
         ({"grid__cells": [[8], 4]}, ["grid.cells[0] = [8]", "must be an integer, not a list"]),
         ({"grid__size": [1.0]}, ["grid.size = [1.0]", "2 entries, as many as grid.cells, not 1"]),
         ({"grid__size": [0.0, 1.0]}, ["grid.size[0] = 0.0", "> 0"]),
+        ({"mpi__ranks": [2]}, ["mpi.ranks = [2]", "2 entries, as many as grid.cells"]),
+        ({"mpi__ranks": [1000, 1]}, ["mpi.ranks = [1000, 1]", "a block is at least 1 thick"]),
         ({"grid__size": [1e-320, 1.0]}, ["grid.size", "too small"]),
         ({"grid__shape": "tcs"}, ['grid.shape = "tcs"', "one of cic, tsc", "did you mean `tsc`?"]),
         ({"problem__name": "termal"}, ['problem.name = "termal"', "did you mean `thermal`?"]),

@@ -7,7 +7,7 @@ from typing import Any
 
 from ecsim.deck import schema
 from ecsim.deck.faults import Fault, show
-from ecsim.deck.schema import Assembly, Backend, Deck, Grid, Species, Time
+from ecsim.deck.schema import Assembly, Backend, Deck, Grid, Mpi, Species, Time
 
 MOST_STEPS = 10**12
 OPTIONAL_SPECIES_KEYS = ("density", "thermal_velocity", "drift")
@@ -56,6 +56,19 @@ def backend_faults(assembly: Assembly, backend: Backend) -> Iterator[Fault]:
     elif assembly.precision == "tf32" and assembly.method not in schema.TF32_METHODS:
         need = f"needs assembly.method to be one of {', '.join(schema.TF32_METHODS)}, not {assembly.method}"
         yield Fault("assembly.precision", show("tf32"), need)
+
+
+def mpi_faults(grid: Grid, mpi: Mpi) -> Iterator[Fault]:
+    """Ranks that are given must cut the grid into blocks at least as thick as the ghost layers."""
+    if mpi.ranks is None:
+        return
+    if len(mpi.ranks) != grid.dimension:
+        yield Fault("mpi.ranks", show(mpi.ranks), f"must have {grid.dimension} entries, as many as grid.cells")
+        return
+    most = [max(1, count // grid.order) for count in grid.cells]
+    if any(ranks > limit for ranks, limit in zip(mpi.ranks, most, strict=True)):
+        need = f"must be at most {show(most)}: a block is at least {grid.order} thick"
+        yield Fault("mpi.ranks", show(mpi.ranks), need)
 
 
 def problem_faults(deck: Deck, problem: Any) -> Iterator[Fault]:

@@ -124,6 +124,7 @@ class _Reader:
             (checks.grid_faults, ("grid",)),
             (checks.time_faults, ("time",)),
             (checks.backend_faults, ("assembly", "backend")),
+            (checks.mpi_faults, ("grid", "mpi")),
         )
         found = []
         for check, needs in pairs:

@@ -11,7 +11,7 @@ from ecsim.parallel.launch import World
 from ecsim.parallel.migrate import Migration
 from ecsim.parallel.topology import Topology
 from ecsim.parallel.transport import Alone, HostTransport, TransportError
-from ecsim.parallel.transport_cuda import connect_devices
+from ecsim.parallel.transport_cuda import connect_devices, obstacles
 
 
 class Domain:
@@ -56,3 +56,8 @@ def connect(world: World, backend, wanted: str = "auto"):
             raise TransportError(f"mpi.transport = '{wanted}' is for GPUs; on the CPU 'auto' or 'host' is allowed")
         return HostTransport(world.comm, backend.timer)
     return connect_devices(world.comm, backend.timer, backend.xp, backend.device, wanted)
+
+
+def missing(world: World, backend) -> dict[str, str]:
+    """What stands against each transport for GPUs, by name; nothing for arrays on the host (collective)."""
+    return {} if backend.xp is np else obstacles(world.comm, backend.xp, backend.device)

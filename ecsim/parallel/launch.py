@@ -11,6 +11,7 @@ import os
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -83,8 +84,15 @@ def announced(environment: Mapping[str, str]) -> int | None:
     sizes = [int(environment[name]) for name in SIZES if environment.get(name, "").isdigit()]
     if sizes:
         return max(sizes)
-    ranks = [int(environment[name]) for name in RANKS if environment.get(name, "").isdigit()]
-    return (1 + max(ranks) if max(ranks) else 0) if ranks else None
+    if not any(environment.get(name, "").isdigit() for name in RANKS):
+        return None
+    rank = _launched_rank(environment)
+    return 1 + rank if rank else 0
+
+
+def _launched_rank(environment: Mapping[str, str]) -> int:
+    """Rank that a launcher has given this process, 0 if it does not say."""
+    return max((int(environment[name]) for name in RANKS if environment.get(name, "").isdigit()), default=0)
 
 
 @cache
@@ -101,7 +109,9 @@ def world() -> World:
             raise LaunchError(
                 f"an MPI launcher has started {count or 'several'} processes, but mpi4py is not installed: each would "
                 "run the whole deck. Install the extra 'mpi' (pip install 'ecsim[mpi]'), or start one process")
-    from mpi4py import MPI
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)     # mpi4py's own word on what check_peers explains
+        from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
     check_peers(count, comm.size, MPI.Get_library_version())
@@ -147,6 +157,8 @@ def fail(message: str, code: int) -> int:
     try:
         here = world()
     except LaunchError:
+        if _launched_rank(os.environ):
+            return code
         here = World()
     if here.comm is None:
         print(message, file=sys.stderr, flush=True)

@@ -127,7 +127,7 @@ def mpi_takes_device_pointers() -> bool:
     return bool(query())
 
 
-def missing(comm, xp, device: int) -> dict[str, str]:
+def obstacles(comm, xp, device: int) -> dict[str, str]:
     """What stands against each transport on any rank, by name; empty texts if nothing does."""
     from mpi4py import MPI
 
@@ -151,7 +151,7 @@ def connect_devices(comm, timer, xp, device: int, wanted: str = "auto"):
     Raises TransportError saying what stands against the one that was asked for.
     """
     kinds = {"nccl": NcclTransport, "cuda-aware": CudaAwareTransport, "host": StagedTransport}
-    against = missing(comm, xp, device)
+    against = obstacles(comm, xp, device)
     name = next(n for n in kinds if not against[n]) if wanted == "auto" else wanted
     if against[name]:
         raise TransportError(f"mpi.transport = '{name}' is not to be had: {against[name]}")
