@@ -7,21 +7,22 @@ import platform
 import numba
 import numpy as np
 
-from ecsim.backend.cpu import mass_columns, matvec
+from ecsim.backend.cpu import matvec
 from ecsim.backend.cpu.compilation import compiling_first_time, on_compile
 from ecsim.backend.cpu.krylov import Krylov
 from ecsim.backend.cpu.lattice import half_offsets, lattice, padded_strides, tables
+from ecsim.backend.cpu.mass_columns import columns_direct, columns_pair
 from ecsim.backend.cpu.mass_direct import assemble_direct
 from ecsim.backend.cpu.mass_pair import assemble_pair
-from ecsim.backend.cpu.store import ParticleStore, Scratch
+from ecsim.backend.cpu.store import NO_VISIT, ParticleStore, Scratch
 from ecsim.backend.cpu.threads import Threads, cut
 from ecsim.fields.operators import curl
 from ecsim.timing import Timer
 
 __all__ = ["CpuBackend", "ParticleStore", "compiling_first_time", "on_compile"]
 
-METHODS = {"pair": assemble_pair, "direct": assemble_direct}
-COLUMN_METHODS = {"pair": mass_columns.columns_pair, "direct": mass_columns.columns_direct}
+METHODS = {"pair": assemble_pair, "direct": assemble_direct, "auto": assemble_pair}
+COLUMN_METHODS = {"pair": columns_pair, "direct": columns_direct, "auto": columns_pair}
 
 
 def _choose(methods: dict, method: str):
@@ -62,8 +63,8 @@ class CpuBackend:
 
         migration : takes particles to other blocks, needed where the block does not span the box.
         """
-        return ParticleStore(block, self.threads, self.scratch, position_dtype=position_dtype, weight=weight, ids=ids,
-                             sort_every=sort_every, migration=migration)
+        return ParticleStore(block, self.threads, self.scratch, self.timer, position_dtype=position_dtype, weight=weight,
+                             ids=ids, sort_every=sort_every, migration=migration)
 
     def assemble(self, store: ParticleStore, *, method: str = "pair", precision: str = "fp64", beta: float, B_nodes,
                  stencil, moments) -> None:
@@ -75,10 +76,9 @@ class CpuBackend:
         if precision != "fp64":
             raise ValueError(f"precision = {precision!r}; fp64 is allowed on the CPU")
         kernel = _choose(METHODS, method)(store.block.d, store.block.order)
-        size = store.lattice.size
         self.threads.run_scattering(kernel, [
-            (a, b, store.lattice, store.tables, store.start, store.s, tuple(store._v), *store.charges, store.visit,
-             float(beta), 1.0 / store.block.volume, B_nodes.reshape(3, size), stencil.reshape(-1), moments.reshape(-1))
+            (a, b, store.lattice, store.tables, store.start, store.s, store.v, *store.charges, store.visit, float(beta),
+             1.0 / store.block.volume, B_nodes.reshape(-1), stencil.reshape(-1), moments.reshape(-1))
             for a, b in store.slabs])
 
     def assemble_columns(self, block, cell, s, columns, stencil, method: str = "pair") -> None:
@@ -92,15 +92,15 @@ class CpuBackend:
             raise ValueError(f"{components} columns for {stencil.shape[1]} components; 1 or 9 of both are allowed")
         kernel = _choose(COLUMN_METHODS, method)(block.d, block.order, components)
         grid, table = lattice(block.cells, block.padded), tables(block.d, block.order, block.padded)
-        visit = np.argsort(cell, kind="stable")
         start = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=block.n_cells))])
         if len(start) != block.n_cells + 1:
             raise ValueError(f"cell reaches {len(start) - 2}; up to {block.n_cells - 1} is allowed")
-        three = tuple(np.ascontiguousarray(s[min(k, block.d - 1)], dtype=np.float64) for k in range(3))
-        given = np.ascontiguousarray(columns, dtype=np.float64)
+        order = np.argsort(cell, kind="stable")
+        three = tuple(np.asarray(s[min(k, block.d - 1)], dtype=np.float64)[order] for k in range(3))
+        given = np.concatenate([np.asarray(column, dtype=np.float64)[order] for column in columns])
         self.threads.run_scattering(kernel, [
-            (a, b, grid, table, start, three, given, visit, 1.0 / block.volume, stencil.reshape(-1))
-            for a, b in cut(grid.planes, grid.rows * grid.length, block.order)] if len(cell) else [])
+            (a, b, grid, table, start, three, given, NO_VISIT, 1.0 / block.volume, stencil.reshape(-1))
+            for a, b in cut(grid.planes, grid.rows * grid.length, block.order)])
 
     def matvec(self, stencil, x, out) -> None:
         """out = M x: stencil (n_offsets, 9 or 1, *padded) and x padded, both with valid ghosts; out owned.
@@ -112,9 +112,15 @@ class CpuBackend:
         grid, strides = lattice(cells, padded), padded_strides(padded)
         offsets = np.array([sum(i * n for i, n in zip(o, strides, strict=True)) for o in half_offsets(d, order)])
         kernel = matvec.multiply_tensor if stencil.shape[1] == 9 else matvec.multiply_scalar
-        flat = (stencil.reshape(*stencil.shape[:2], -1), x.reshape(len(x), -1), out.reshape(-1))
-        self.threads.run(kernel, [(a, b, grid, order * sum(strides), offsets, *flat)
-                                  for a, b in cut(grid.planes, grid.rows * grid.length, order)])
+        if d == 1:
+            grid = grid._replace(planes=1, length=grid.planes)
+        result = out if out.flags.c_contiguous else np.empty(out.shape)
+        thickness = max(1, min(matvec.PLANES, -(-grid.planes // self.threads.count)))
+        self.threads.run(kernel, [
+            (a, min(a + thickness, grid.planes), grid, order * sum(strides), offsets, stencil.reshape(-1), x.reshape(-1),
+             result.reshape(-1)) for a in range(0, grid.planes, thickness)])
+        if result is not out:
+            out[...] = result
 
     def field_operator(self, stencil, x, out, spacing, theta_dt: float) -> None:
         """out = x + (θΔt)² ∇×∇×x + θΔt M x; x (3, *padded) with valid ghosts, out owned (3, *cells)."""

@@ -25,17 +25,18 @@ def shape(order, node, s):
 
 @inline
 def nodes_to_powers(order, f0, f1, f2):
-    """Coefficients in t of Σ_a f_a φ_a(t); for CIC the third argument and result are idle."""
+    """Coefficients in t of Σ_a f_a φ_a(t); for CIC the last argument and the last result are idle."""
     if order == 1:
-        return 0.5 * (f0 + f1), 0.5 * (f1 - f0), 0.0
-    return 0.125 * (f0 + f2) + 0.75 * f1, 0.25 * (f2 - f0), 0.125 * (f0 + f2) - 0.25 * f1
+        return 0.5 * (f0 + f1), 0.5 * (f1 - f0), f2
+    even = 0.125 * (f0 + f2)
+    return even + 0.75 * f1, 0.25 * (f2 - f0), even - 0.25 * f1
 
 
 @inline
 def powers_to_nodes(order, m0, m1, m2):
-    """Σ_p φ_a from the power sums m_k = Σ_p t^k; for CIC the third argument and result are idle."""
+    """Σ_p φ_a from the power sums m_k = Σ_p t^k; for CIC the last argument and the last result are idle."""
     if order == 1:
-        return 0.5 * (m0 - m1), 0.5 * (m0 + m1), 0.0
+        return 0.5 * (m0 - m1), 0.5 * (m0 + m1), m2
     even = 0.125 * (m0 + m2)
     return even - 0.25 * m1, 0.75 * m0 - 0.25 * m2, even + 0.25 * m1
 
@@ -50,10 +51,19 @@ def pair_products_cic(m0, m1, m2):
 @inline
 def pair_products_tsc(m0, m1, m2, m3, m4):
     """Σ_p φ_a φ_b for the node pairs 00, 01, 02, 11, 12, 22 from the power sums m_k = Σ_p t^k."""
-    outer_even, outer_odd = (m0 + 6.0 * m2 + m4) / 64.0, (m1 + m3) / 16.0
-    inner_even, inner_odd = (3.0 * m0 + 2.0 * m2 - m4) / 32.0, (3.0 * m1 - m3) / 16.0
-    return (outer_even - outer_odd, inner_even - inner_odd, (m0 - 2.0 * m2 + m4) / 64.0,
-            (9.0 * m0 - 6.0 * m2 + m4) / 16.0, inner_even + inner_odd, outer_even + outer_odd)
+    outer_even, outer_odd = (m0 + 6.0 * m2 + m4) * (1.0 / 64.0), (m1 + m3) * (1.0 / 16.0)
+    inner_even, inner_odd = (3.0 * m0 + 2.0 * m2 - m4) * (1.0 / 32.0), (3.0 * m1 - m3) * (1.0 / 16.0)
+    return (outer_even - outer_odd, inner_even - inner_odd, (m0 - 2.0 * m2 + m4) * (1.0 / 64.0),
+            (9.0 * m0 - 6.0 * m2 + m4) * (1.0 / 16.0), inner_even + inner_odd, outer_even + outer_odd)
+
+
+@inline
+def pair_products(order, m0, m1, m2, m3, m4):
+    """``pair_products_tsc``, or for order 1 ``pair_products_cic`` with the last two arguments and three results idle."""
+    if order == 1:
+        q0, q1, q2 = pair_products_cic(m0, m1, m2)
+        return q0, q1, q2, q0, q0, q0
+    return pair_products_tsc(m0, m1, m2, m3, m4)
 
 
 @inline

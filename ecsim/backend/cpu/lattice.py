@@ -7,7 +7,7 @@ array along every dimension, for both shapes.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from itertools import product
 from typing import NamedTuple
 
@@ -39,23 +39,36 @@ def lattice(cells: tuple[int, ...], padded: tuple[int, ...]) -> Lattice:
                    int(np.prod(padded)))
 
 
-def region(block) -> np.ndarray:
-    """First cell, number of cells, and number of cells of the whole box along three dimensions, (3, 3) int64.
+class Box(NamedTuple):
+    """Where the cells of a block lie in the whole periodic grid, per dimension (1 cell for those beyond d).
 
-    Missing dimensions come last and have one cell.
+    origin : first owned cell.  owned, cells : number of cells of the block and of the grid.  whole : they are the same.
     """
-    missing = [(0, 1, 1)] * (3 - block.d)
-    return np.array([*zip(block.origin, block.cells, block.grid.cells, strict=True), *missing], dtype=np.int64)
+
+    origin: tuple[float, float, float]
+    owned: tuple[float, float, float]
+    cells: tuple[float, float, float]
+    whole: bool
+
+
+def box(block) -> Box:
+    """The Box of a Block."""
+    def three(numbers, missing: float) -> tuple:
+        return tuple(float(n) for n in (*numbers, missing, missing))[:3]
+
+    return Box(three(block.origin, 0.0), three(block.cells, 1.0), three(block.grid.cells, 1.0),
+               block.cells == block.grid.cells)
 
 
 class Tables(NamedTuple):
     """Where the numbers of a support cell go, all int64.
 
     node : (nodes,) flat offset of each support node from the first one.
-    low_row : (nodes,) which power row t^u has the exponents of node polynomial coefficient u (each at most ``order``).
-    pair_a, pair_b : (pairs,) support nodes of each stored pair, b ≥ a.
-    pair_offset : (pairs,) number of the pair's stencil offset.
-    pair_product : (pairs,) number of its product φ_a φ_b, products of dimensions in C order.
+    low_row : (nodes,) which power row t^u has the exponents of node number u (each at most ``order``).
+    pair_a, pair_b, pair_offset : (pairs,) support nodes of each stored pair, b ≥ a, and number of its stencil offset.
+    row_offset, row_node, row_products : the pairs once more, gathered to those that differ only along the last dimension:
+    (rows,) stencil offset, (rows,) flat offset of the row's first node, and (rows · (order + 1),) number of the product
+    φ_a φ_b at each node of the row (products of dimensions in C order; one past the last product where there is none).
     """
 
     node: np.ndarray
@@ -63,7 +76,9 @@ class Tables(NamedTuple):
     pair_a: np.ndarray
     pair_b: np.ndarray
     pair_offset: np.ndarray
-    pair_product: np.ndarray
+    row_offset: np.ndarray
+    row_node: np.ndarray
+    row_products: np.ndarray
 
 
 def half_offsets(d: int, order: int) -> list[tuple[int, ...]]:
@@ -71,7 +86,12 @@ def half_offsets(d: int, order: int) -> list[tuple[int, ...]]:
     return [o for o in product(range(-order, order + 1), repeat=d) if o >= (0,) * d]
 
 
-@lru_cache(maxsize=None)
+def pair_row_count(d: int, order: int) -> int:
+    """Number of rows of node pairs, the length of ``Tables.row_offset``."""
+    return len(tables(d, order, (1 + 2 * order,) * d).row_offset)
+
+
+@cache
 def tables(d: int, order: int, padded: tuple[int, ...]) -> Tables:
     """The Tables for a dimension, a shape and a padded shape."""
     m, powers, strides = order + 1, 2 * order + 1, padded_strides(padded)
@@ -83,9 +103,12 @@ def tables(d: int, order: int, padded: tuple[int, ...]) -> Tables:
         return int(np.ravel_multi_index(tuple(digits), (base,) * d))
 
     pairs = [(a, b) for a in range(len(nodes)) for b in range(a, len(nodes))]
-    offset = [number[tuple(y - x for x, y in zip(nodes[a], nodes[b], strict=True))] for a, b in pairs]
-    products = [flat((which[min(x, y), max(x, y)] for x, y in zip(nodes[a], nodes[b], strict=True)), len(which))
-                for a, b in pairs]
-    columns = ([sum(i * s for i, s in zip(node, strides, strict=True)) for node in nodes],
-               [flat(node, powers) for node in nodes], [a for a, _ in pairs], [b for _, b in pairs], offset, products)
-    return Tables(*(np.array(c, dtype=np.int64) for c in columns))
+    offsets = [number[tuple(y - x for x, y in zip(nodes[a], nodes[b], strict=True))] for a, b in pairs]
+    flat_node = [sum(i * s for i, s in zip(node, strides, strict=True)) for node in nodes]
+    rows: dict[tuple[int, int], list[int]] = {}
+    for (a, b), offset in zip(pairs, offsets, strict=True):
+        row = rows.setdefault((offset, flat_node[a] - nodes[a][-1]), [len(which) ** d] * m)
+        row[nodes[a][-1]] = flat((which[min(x, y), max(x, y)] for x, y in zip(nodes[a], nodes[b], strict=True)), len(which))
+    columns = (flat_node, [flat(node, powers) for node in nodes], [a for a, _ in pairs], [b for _, b in pairs], offsets,
+               [offset for offset, _ in rows], [node for _, node in rows], list(rows.values()))
+    return Tables(*(np.array(c, dtype=np.int64).reshape(-1) for c in columns))

@@ -1,125 +1,123 @@
 """Mass matrix and moments in the pair-product form: one small matrix product per support cell.
 
-D[u, c] = Σ_p t_p^u S_c(p) over the particles of a cell, with the 9 columns β w α / V, and for the first-degree rows also
-w (α v) / V and w / V. A constant matrix then turns powers into products of node pairs (and nodes), once per cell.
-Source: PHYSICS of the pair-product form in docs/theory; moments as in Lapenta 2017, J. Comput. Phys. 334.
+D[u, c] = Σ_p t_p^u S_c(p) over the particles of a cell, with the nine columns β w α / V, and for the rows of first (TSC:
+second) degree also w (α v) / V and w / V. A constant matrix then turns powers into products of node pairs (and into
+nodes), once per cell.
+
+slab of planes -> rows -> WIDTH cells of a row, one column each -> chunks of a cell's particles, one lane each.
+Source: docs/theory, equation (12); moments as in Lapenta 2017, J. Comput. Phys. 334, eqs. 28 to 30.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
-from ecsim.backend.cpu.cell import (
-    CHUNK,
-    SLOTS,
-    add_product,
-    add_products,
-    add_row,
-    expand_nodes,
-    expand_pairs,
+from ecsim.backend.cpu.access import (
+    borrow_three,
     field_powers,
-    load,
-    load_coordinates,
-    load_weights,
-    monomials,
+    load_position,
+    load_velocity,
+    load_weight,
+    prefetch_particles,
 )
 from ecsim.backend.cpu.compilation import inline, kernel
 from ecsim.backend.cpu.formulas import evaluate, rotation
-from ecsim.backend.cpu.scratch import stack_array
+from ecsim.backend.cpu.lanes import WIDTH, spread
+from ecsim.backend.cpu.lattice import pair_row_count
+from ecsim.backend.cpu.memory import borrow, get_item, put, stack_array, transpose
+from ecsim.backend.cpu.products import CHUNK, add_2x4, add_nine_columns, nine_at, nine_step, put_monomials
+from ecsim.backend.cpu.scatter import expand_pairs, prefetch_pairs, scatter_nodes, scatter_pairs
 
 
 @inline
-def response_columns(d, order, beta, b_powers, slot, t, v, w, columns):
-    """columns[0:9] = β w α, [9:12] = w α v, [12] = w of a chunk."""
+def put_columns(d, order, beta, fields, slot, x, y, z, v, w, columns, p):
+    """columns[0:9] = β w α, [9:12] = w α v, [12] = w of the particles in the lanes p … of a chunk."""
     nodes = (order + 1) ** d
-    for p in range(CHUNK):
-        x, y, z = t[0, p], t[1, p], t[2, p]
-        axx, axy, axz, ayx, ayy, ayz, azx, azy, azz = rotation(
-            beta * evaluate(d, order, b_powers, 0, slot, x, y, z),
-            beta * evaluate(d, order, b_powers, nodes, slot, x, y, z),
-            beta * evaluate(d, order, b_powers, 2 * nodes, slot, x, y, z))
-        weight = w[0, p]
-        c = beta * weight
-        columns[0, p] = c * axx
-        columns[1, p] = c * axy
-        columns[2, p] = c * axz
-        columns[3, p] = c * ayx
-        columns[4, p] = c * ayy
-        columns[5, p] = c * ayz
-        columns[6, p] = c * azx
-        columns[7, p] = c * azy
-        columns[8, p] = c * azz
-        vx, vy, vz = v[0, p], v[1, p], v[2, p]
-        columns[9, p] = weight * (axx * vx + axy * vy + axz * vz)
-        columns[10, p] = weight * (ayx * vx + ayy * vy + ayz * vz)
-        columns[11, p] = weight * (azx * vx + azy * vy + azz * vz)
-        columns[12, p] = weight
+    axx, axy, axz, ayx, ayy, ayz, azx, azy, azz = rotation(
+        evaluate(d, order, fields, 0, slot, x, y, z),
+        evaluate(d, order, fields, nodes, slot, x, y, z),
+        evaluate(d, order, fields, 2 * nodes, slot, x, y, z))
+    c = beta * w
+    put(columns, (0, p), c * axx)
+    put(columns, (1, p), c * axy)
+    put(columns, (2, p), c * axz)
+    put(columns, (3, p), c * ayx)
+    put(columns, (4, p), c * ayy)
+    put(columns, (5, p), c * ayz)
+    put(columns, (6, p), c * azx)
+    put(columns, (7, p), c * azy)
+    put(columns, (8, p), c * azz)
+    vx, vy, vz = v
+    put(columns, (9, p), w * (axx * vx + axy * vy + axz * vz))
+    put(columns, (10, p), w * (ayx * vx + ayy * vy + ayz * vz))
+    put(columns, (11, p), w * (azx * vx + azy * vy + azz * vz))
+    put(columns, (12, p), w)
 
 
 @inline
-def scatter_pairs(sums, row, d, order, work, products, tables, stencil, components, component, size, base, count):
-    """Add one component of ``count`` cells to the stencil (flat) whose first support node is ``base``."""
-    expand_pairs(d, order, sums, row, work, products)
-    for k in range(tables.pair_a.size):
-        at = (tables.pair_offset[k] * components + component) * size + base + tables.node[tables.pair_a[k]]
-        add_row(products, tables.pair_product[k], stencil, at, count)
+def put_chunk(d, order, beta, scale, fields, slot, s, v, weight, weights, visit, at, n, columns, phi):
+    """Columns and monomials of the n particles from ``at`` on, in visiting order; ``fields`` are the powers of β B."""
+    for p in range(0, n, WIDTH):
+        x, y, z = load_position(d, s, visit, at + p, n - p)
+        x, y, z = 2.0 * x, 2.0 * y, 2.0 * z
+        w = scale * load_weight(weight, weights, visit, at + p, n - p)
+        put_columns(d, order, beta, fields, slot, x, y, z, load_velocity(v, visit, at + p, n - p), w, columns, p)
+        put_monomials(d, 2 * order + 1, x, y, z, phi, p)
 
 
-@lru_cache(maxsize=None)
+@inline
+def add_moments(nodes, low_row, phi, columns, n, out, slot, low):
+    """Power rows of the moments, two at a time, times columns 9 … 12: sum of row r and column c at low + 4r + c."""
+    for r in range(0, nodes, 2):
+        add_2x4(phi, get_item(low_row, r), get_item(low_row, min(r + 1, nodes - 1)), columns, 9, n, out, slot, low + 4 * r)
+
+
+@cache
 def assemble_pair(d: int, order: int):
     """The kernel for a dimension and a shape: particles of planes [first, last) -> stencil and moments (+=)."""
-    nodes, powers = (order + 1) ** d, 2 * order + 1
-    rows = -(-powers**d // 3) * 3
-    products = (3 * order) ** d
-    all_rows = 9 * rows + 4 * nodes
-    field_rows = 3 * nodes
+    nodes, rows, products = (order + 1) ** d, (2 * order + 1) ** d, (3 * order) ** d
+    products_and_zero, field_rows = products + 1, 3 * nodes
+    outer_step = nine_step(order)
+    low = outer_step * (2 * order + 1) ** (d - 1)
+    width = -(-(low + 4 * (nodes + nodes % 2)) // WIDTH) * WIDTH
+    pair_rows = pair_row_count(d, order)
+    carried = 9 * pair_rows + 4 * nodes
 
     @kernel
     def assemble_pair_slab(first, last, lattice, tables, start, s, v, weight, weights, visit, beta, scale, B,
                            stencil, moments):
-        t, u, w = stack_array(3, CHUNK), stack_array(3, CHUNK), stack_array(1, CHUNK)
-        columns, phi = stack_array(13, CHUNK), stack_array(rows, CHUNK)
-        b_powers, sums = stack_array(field_rows, SLOTS), stack_array(all_rows, SLOTS)
-        work, pair = stack_array(products, SLOTS), stack_array(products, SLOTS)
-        for r in range(powers**d, rows):
-            for p in range(CHUNK):
-                phi[r, p] = 0.0
+        s, v, stencil, moments, B = borrow_three(s), borrow_three(v), borrow(stencil), borrow(moments), borrow(B)
+        visit, weights = borrow(visit), borrow(weights)
+        columns, phi, fields = stack_array(13, CHUNK), stack_array(rows, CHUNK), stack_array(field_rows, WIDTH)
+        cell_sums, sums, carry = stack_array(WIDTH, width), stack_array(width, WIDTH), stack_array(carried, WIDTH)
+        work, pairs = stack_array(products, WIDTH), stack_array(products_and_zero, WIDTH)
+        carry[:, :] = 0.0
+        put(pairs, (products, 0), spread(0.0))
         for plane in range(first, last):
             for row in range(lattice.rows):
-                for i in range(0, lattice.length, SLOTS):
+                for i in range(0, lattice.length, WIDTH):
+                    count, ends = min(WIDTH, lattice.length - i), i + WIDTH >= lattice.length
                     cell = (plane * lattice.rows + row) * lattice.length + i
                     base = lattice.first + plane * lattice.plane_stride + row * lattice.row_stride + i
-                    count = min(SLOTS, lattice.length - i)
-                    if start[cell] == start[cell + count]:
-                        continue
-                    field_powers(d, order, B, base, count, tables.node, b_powers)
-                    sums[:, :] = 0.0
+                    field_powers(d, order, B, beta, lattice.size, base, count, tables.node, fields, 0)
+                    prefetch_pairs(tables, stencil, 9, lattice.size, base)
+                    cell_sums[:, :] = 0.0
                     for slot in range(count):
-                        begin, end = start[cell + slot], start[cell + slot + 1]
-                        for at in range(begin, end, CHUNK):
+                        end = get_item(start, cell + slot + 1)
+                        for at in range(get_item(start, cell + slot), end, CHUNK):
                             n = min(CHUNK, end - at)
-                            load_coordinates(d, s, t, at, n, visit)
-                            for k in range(3):
-                                load(v[k], u, k, at, n, visit, 1.0)
-                            load_weights(weight, weights, w, 0, at, n, visit, scale)
-                            response_columns(d, order, beta, b_powers, slot, t, u, w, columns)
-                            monomials(d, powers, t, phi)
-                            whole = (n + 7) // 8 * 8
-                            for r in range(0, rows, 3):
-                                for c in range(0, 9, 3):
-                                    add_products(phi, r, columns, c, whole, sums, c * rows + r, rows, slot)
-                            for c in range(4):
-                                for r in range(nodes):
-                                    add_product(phi, tables.low_row[r], columns, 9 + c, whole, sums,
-                                                9 * rows + c * nodes + r, slot)
+                            for p in range(at + CHUNK, at + 2 * CHUNK, WIDTH):
+                                prefetch_particles(d, s, v, p)
+                            put_chunk(d, order, beta, scale, fields, slot, s, v, weight, weights, visit, at, n, columns, phi)
+                            add_nine_columns(d, order, phi, columns, n, cell_sums, slot)
+                            add_moments(nodes, tables.low_row, phi, columns, n, cell_sums, slot, low)
+                    for r in range(0, width, WIDTH):
+                        transpose(cell_sums, r, sums, r)
                     for c in range(9):
-                        scatter_pairs(sums, c * rows, d, order, work, pair, tables, stencil, 9, c, lattice.size, base,
-                                      count)
+                        expand_pairs(d, order, sums, nine_at(order, c), outer_step, 3, work, pairs)
+                        scatter_pairs(order, pairs, tables, stencil, 9, c, lattice.size, carry, base, count, ends)
                     for c in range(4):
-                        at = 9 * rows + c * nodes
-                        expand_nodes(d, order, sums, at)
-                        to = ((c + 1) % 4) * lattice.size + base
-                        for a in range(nodes):
-                            add_row(sums, at + a, moments, to + tables.node[a], count)
+                        scatter_nodes(d, order, sums, low + c, 4, tables.node, moments, (c + 1) % 4 * lattice.size + base,
+                                      carry, 9 * pair_rows + c * nodes, count, ends)
 
     return assemble_pair_slab

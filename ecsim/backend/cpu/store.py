@@ -6,9 +6,10 @@ import numpy as np
 
 from ecsim.backend.cpu import moments as moment_kernels
 from ecsim.backend.cpu import mover, sort
-from ecsim.backend.cpu.lattice import lattice, padded_strides, region, tables
+from ecsim.backend.cpu.lattice import box, lattice, padded_strides, tables
 from ecsim.backend.cpu.migrate import migrate
 from ecsim.backend.cpu.threads import Threads, cut
+from ecsim.timing import Timer
 
 NO_VISIT = np.empty(0, dtype=np.int32)
 NO_WEIGHTS = np.empty(0)
@@ -16,25 +17,33 @@ SPARE = 16
 
 
 class Scratch:
-    """Work arrays that all stores of a backend share; one per item type and length."""
+    """Work arrays that all stores of a backend share."""
 
     def __init__(self) -> None:
         self._buffers: dict[tuple, np.ndarray] = {}
 
     def take(self, purpose: str, dtype, n: int) -> np.ndarray:
-        """An array of n items with whatever is in it."""
-        key = (purpose, np.dtype(dtype), n)
+        """An array of n items with whatever is in it; the next ``take`` for this purpose gets the same memory."""
+        key = (purpose, np.dtype(dtype))
+        if key not in self._buffers or len(self._buffers[key]) < n:
+            self._buffers[key] = np.empty(n, dtype)
+        return self._buffers[key][:n]
+
+    def spare(self, dtype, n: int) -> np.ndarray:
+        """An array of exactly n items to ``swap`` with."""
+        key = (np.dtype(dtype), n)
         if key not in self._buffers:
             self._buffers[key] = np.empty(n, dtype)
         return self._buffers[key]
 
-    def drop(self, n: int) -> None:
-        """Forget the arrays of n items."""
-        self._buffers = {key: buffer for key, buffer in self._buffers.items() if key[2] != n}
+    def forget(self, n: int) -> None:
+        """Give up spare arrays of n items."""
+        for key in [k for k in self._buffers if k[1] == n]:
+            del self._buffers[key]
 
-    def swap(self, purpose: str, array: np.ndarray) -> None:
-        """Leave ``array`` in place of the buffer of its type and length."""
-        self._buffers[purpose, array.dtype, len(array)] = array
+    def swap(self, array: np.ndarray) -> None:
+        """Leave ``array`` in place of the spare one of its type and length."""
+        self._buffers[array.dtype, len(array)] = array
 
     @property
     def nbytes(self) -> int:
@@ -43,48 +52,45 @@ class Scratch:
 
 
 class ParticleStore:
-    """See the backend protocol: coordinates s in the cell, velocities, weights (macro-charges), ids; sorted by cell.
+    """Coordinates s in the cell, velocities, weights (macro-charges) and ids of particles, sorted by support cell.
 
     Parameters
     ----------
-    block : Block.  threads : Threads.  scratch : Scratch.
+    block : Block.  threads : Threads.  scratch : Scratch.  timer : charged with phase "sort".
     position_dtype : "float64" or "float32", of s.  weight : one macro-charge for all, or None for one a particle.
-    ids : keep a uint64 per particle.  sort_every : particles change places only in every so manieth sort and are
-    visited through an index in between; results do not depend on it.  migration : takes particles to other blocks,
-    needed where the block does not span the box; every sort then moves them.
+    ids : keep a uint64 per particle.  sort_every : particles change places only in every so manieth sort and are visited
+    through an index in between; results do not depend on it.  migration : takes particles to other blocks, needed where
+    the block does not span the box; every sort then changes places.
 
     ``n`` particles; ``start`` (n_cells + 1,) where each cell's particles begin in visiting order.
     """
 
-    def __init__(self, block, threads: Threads, scratch: Scratch, *, position_dtype="float64", weight=None, ids=False,
-                 sort_every: int = 1, migration=None) -> None:
+    def __init__(self, block, threads: Threads, scratch: Scratch, timer: Timer, *, position_dtype="float64", weight=None,
+                 ids=False, sort_every: int = 1, migration=None) -> None:
         if sort_every < 1:
             raise ValueError(f"sort_every = {sort_every}; at least 1 is allowed")
         self.block, self.weight, self.migration = block, weight, migration
         self.sort_every = int(sort_every) if migration is None else 1
-        self._threads, self._scratch = threads, scratch
-        self.lattice, self.region = lattice(block.cells, block.padded), region(block)
+        self._threads, self._scratch, self._timer = threads, scratch, timer
+        self.lattice, self._box = lattice(block.cells, block.padded), box(block)
         self.tables = tables(block.d, block.order, block.padded)
         self.cells_per_plane = self.lattice.rows * self.lattice.length
         self.slabs = cut(self.lattice.planes, self.cells_per_plane, block.order)
-        self._s = [np.empty(0, position_dtype) for _ in range(block.d)]
-        self._v = [np.empty(0) for _ in range(3)]
-        self._weights = None if weight is not None else np.empty(0)
-        self._id = np.empty(0, np.uint64) if ids else None
+        self._names = [*(f"s{k}" for k in range(block.d)), "v0", "v1", "v2"]
+        self._arrays = [np.empty(0, position_dtype if name[0] == "s" else np.float64) for name in self._names]
+        for name, dtype, kept in (("weight", np.float64, weight is None), ("id", np.uint64, ids)):
+            if kept:
+                self._names.append(name)
+                self._arrays.append(np.empty(0, dtype))
         self.start = np.zeros(block.n_cells + 1, np.int64)
-        self._visit = NO_VISIT
-        self._sorts = 0
+        self.visit = NO_VISIT
+        self._placed = self._sorts = 0
         self._waiting: list[tuple] = []
 
     @property
     def n(self) -> int:
         """Number of particles, those that wait for the next ``sort`` included."""
-        return int(self.start[-1]) + sum(len(w[0]) for w in self._waiting)
-
-    @property
-    def capacity(self) -> int:
-        """Places that the arrays have; more than particles only where these come and go between blocks."""
-        return len(self._v[0])
+        return self._placed + sum(len(cell) for cell, _ in self._waiting)
 
     @property
     def n_cells(self) -> int:
@@ -94,26 +100,37 @@ class ParticleStore:
     @property
     def nbytes(self) -> dict[str, int]:
         """Bytes of each array that lives from cycle to cycle."""
-        arrays = {"s": self._s, "v": self._v, "weight": [self._weights], "id": [self._id], "start": [self.start],
-                  "visit": [self._visit]}
-        return {name: sum(a.nbytes for a in group if a is not None) for name, group in arrays.items()}
+        sizes = {"s": 0, "v": 0, "weight": 0, "id": 0, "start": self.start.nbytes, "visit": self.visit.nbytes}
+        for name, array in zip(self._names, self._arrays, strict=True):
+            sizes[name if name in sizes else name[0]] += array.nbytes
+        return sizes
 
     # -- arguments of the kernels ------------------------------------------------------------------------------
+
+    def attributes(self) -> list[np.ndarray]:
+        """The arrays themselves, in place order: s, v, weight, id as far as kept; they may be longer than ``n``."""
+        return self._arrays
 
     @property
     def s(self) -> tuple:
         """Coordinates as the kernels take them: always three, the last repeated for missing dimensions."""
-        return tuple(self._s[min(k, self.block.d - 1)] for k in range(3))
+        return tuple(self._arrays[min(k, self.block.d - 1)] for k in range(3))
+
+    @property
+    def v(self) -> tuple:
+        """The three velocity arrays."""
+        return tuple(self._arrays[self.block.d:self.block.d + 3])
 
     @property
     def charges(self) -> tuple:
         """(weight, weights) as the kernels take them: the number counts where the array is empty."""
-        return (0.0, self._weights) if self.weight is None else (float(self.weight), NO_WEIGHTS)
+        if self.weight is None:
+            return 0.0, self._arrays[self._names.index("weight")]
+        return float(self.weight), NO_WEIGHTS
 
-    @property
-    def visit(self) -> np.ndarray:
-        """Visiting order to place; empty where they agree."""
-        return self._visit
+    def _cells(self) -> np.ndarray:
+        """Support cell (n,) int32 of each particle in visiting order."""
+        return np.repeat(np.arange(self.n_cells, dtype=np.int32), np.diff(self.start))
 
     def _ranges(self) -> list[tuple[int, int]]:
         """Particles of each slab, in visiting order."""
@@ -128,89 +145,81 @@ class ParticleStore:
         They count from the next ``sort`` on. Raises ValueError if a wanted array is missing or a shape does not fit.
         """
         cell = np.array(cell, dtype=np.int32)
-        wanted = {"s": (s, (self.block.d, len(cell))), "v": (v, (3, len(cell)))}
-        if self._weights is not None:
-            wanted["weight"] = (weight, cell.shape)
-        if self._id is not None:
-            wanted["id"] = (id, cell.shape)
-        for name, (array, shape) in wanted.items():
-            if np.shape(array) != shape:
-                raise ValueError(f"{name} has shape {np.shape(array)}; {shape} is allowed")
         if len(cell) and not 0 <= cell.min() <= cell.max() < self.n_cells:
             raise ValueError(f"cell runs from {cell.min()} to {cell.max()}; 0 to {self.n_cells - 1} is allowed")
-        arrays = [*s, *v]
-        arrays += [weight] if self._weights is not None else []
-        arrays += [id] if self._id is not None else []
-        dtypes = [a.dtype for a in self.attributes()]
-        self._waiting.append((cell, [np.array(a, dtype) for a, dtype in zip(arrays, dtypes, strict=True)]))
-
-    def attributes(self) -> list[np.ndarray]:
-        """The arrays of ``capacity`` items that belong to the particles: s, v, weights and ids where kept."""
-        extra = [a for a in (self._weights, self._id) if a is not None]
-        return [*self._s, *self._v, *extra]
-
-    def _set_attribute(self, k: int, array: np.ndarray) -> None:
-        d = self.block.d
-        if k < d:
-            self._s[k] = array
-        elif k < d + 3:
-            self._v[k - d] = array
-        elif k == d + 3 and self._weights is not None:
-            self._weights = array
-        else:
-            self._id = array
-
-    def _cells(self) -> np.ndarray:
-        """Support cell (n,) int32 of each particle in visiting order."""
-        return np.repeat(np.arange(self.n_cells, dtype=np.int32), np.diff(self.start))
+        if np.shape(s) != (self.block.d, len(cell)) or np.shape(v) != (3, len(cell)):
+            raise ValueError(f"s has shape {np.shape(s)} and v {np.shape(v)}; {(self.block.d, len(cell))} and "
+                             f"{(3, len(cell))} are allowed")
+        given = dict(zip(self._names, (*s, *v), strict=False)) | {"weight": weight, "id": id}
+        columns = []
+        for name, array in zip(self._names, self._arrays, strict=True):
+            column = np.array(given[name], dtype=array.dtype) if given[name] is not None else None
+            if np.shape(column) != cell.shape:
+                raise ValueError(f"{name} has shape {np.shape(given[name])}; {cell.shape} is allowed")
+            if name[0] == "s":
+                np.minimum(column, np.nextafter(array.dtype.type(0.5), array.dtype.type(0)), out=column)
+            columns.append(column)
+        self._waiting.append((cell, columns))
 
     def sort(self) -> None:
         """Put all particles, appended ones last within their cell, in the order of their cells."""
-        n, cells = int(self.start[-1]), np.concatenate([self._cells(), *(w[0] for w in self._waiting)])
+        cells = np.concatenate([self._cells(), *(cell for cell, _ in self._waiting)])
         self._rearrange()
-        if self._waiting:
-            for k, old in enumerate(self.attributes()):
-                self._set_attribute(k, np.concatenate([old[:n], *(w[1][k] for w in self._waiting)]))
-                for w in self._waiting:
-                    w[1][k] = None
-            self._waiting.clear()
+        self._scratch.forget(len(self._arrays[0]))
+        for k, old in enumerate(self._arrays):
+            self._arrays[k] = np.concatenate([old[:self._placed], *(columns[k] for _, columns in self._waiting)])
+            for _, columns in self._waiting:
+                columns[k] = None
+        self._placed = len(cells)
+        self._waiting.clear()
         self._sort_by(cells, [(0, 0, 0, len(cells))])
         self._rearrange()
+
+    def reserve(self, n: int, destination: np.ndarray) -> np.ndarray:
+        """Make room for n particles, with some to spare; returns ``destination`` in an array as long as the others."""
+        old = len(self._arrays[0])
+        if n > old:
+            self._scratch.forget(old)
+            for k, array in enumerate(self._arrays):
+                self._arrays[k] = np.empty(n + n // SPARE + 64, array.dtype)
+                self._arrays[k][:self._placed] = array[:self._placed]
+        room = self._scratch.take("destination", np.int32, len(self._arrays[0]))
+        room[:len(destination)] = destination
+        return room
 
     # -- sorting -----------------------------------------------------------------------------------------------
 
     def _sort_by(self, destination: np.ndarray, sources: list[tuple]) -> None:
-        """New ``start`` and ``visit`` from the cells ``destination`` in present visiting order.
+        """New ``start`` and ``visit`` from the cells ``destination`` (n,) in present visiting order.
 
-        sources : (own first cell, own last cell, begin, end) of each range; those with an own slab stand in its order.
+        sources : (own first cell, own last cell, begin, end) of each range; as many as slabs where range k belongs to
+        slab k, or a single one with no own cells.
         """
-        n, ranks = len(destination), len(self.slabs)
-        index = np.int32 if n < 2**31 else np.int64
+        n, ranks, many = len(destination), len(self.slabs), len(sources)
+        home = sources[0][1] > 0
         per_slab = (self.slabs[0][1] - self.slabs[0][0]) * self.cells_per_plane
-        counts = np.zeros((len(sources), ranks), np.int64)
-        ranges = [(begin, end, low, high, destination, per_slab) for low, high, begin, end in sources]
+        counts = np.zeros((many, ranks), np.int64)
+        ranges = [(begin, end, first, last, destination, per_slab) for first, last, begin, end in sources]
         self._threads.run(sort.count_leavers, [(*r, c) for r, c in zip(ranges, counts, strict=True)])
         bounds = np.concatenate([[0], np.cumsum(counts.T.ravel())])
-        cursor = bounds[:-1].reshape(ranks, len(sources)).T.copy()
-        leavers = self._scratch.take("leavers", index, self.capacity)
+        cursor = bounds[:-1].reshape(ranks, many).T.copy()
+        index = np.int32 if n < 2**31 else np.int64
+        leavers, order = (self._scratch.take(purpose, index, n) for purpose in ("leavers", "order"))
         self._threads.run(sort.list_leavers, [(*r, c, leavers) for r, c in zip(ranges, cursor, strict=True)])
-        order = self._scratch.take("order", index, self.capacity)[:n]
-        calls, base, home = [], 0, len(sources) == ranks and sources[0][1] > 0
+        calls, base = [], 0
         for k, (a, b) in enumerate(self.slabs):
             begin, end = sources[k][2:] if home else (0, 0)
-            at = k * len(sources)
-            low, high = int(bounds[at]), int(bounds[at + len(sources)])
-            middle = int(bounds[at + k]) if home else high
+            low, high = int(bounds[k * many]), int(bounds[(k + 1) * many])
+            middle = int(bounds[k * many + k]) if home else high
             calls.append((a * self.cells_per_plane, b * self.cells_per_plane, base, begin, end, low, middle, high,
                           destination, leavers, self.start, order))
-            stay = end - begin - int(counts[k].sum()) if home else 0
-            base += stay + high - low
+            base += high - low + (end - begin - int(counts[k].sum()) if home else 0)
         self._threads.run(sort.place_slab, calls)
         self.start[-1] = n
-        if self._visit.size:
-            self._visit = self._gather(self._visit, order, np.empty_like(self._visit))
+        if self.visit.size:
+            self.visit = self._gather(self.visit, order, np.empty_like(self.visit))
         else:
-            self._visit = order.copy() if self.sort_every > 1 else order
+            self.visit = order.copy() if self.sort_every > 1 else order
         self._sorts += 1
 
     def _gather(self, source: np.ndarray, order: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -219,28 +228,14 @@ class ParticleStore:
 
     def _rearrange(self) -> None:
         """Bring every array into visiting order, one at a time through a buffer that changes places with it."""
-        if not self._visit.size:
+        if not self.visit.size:
             return
-        for k, old in enumerate(self.attributes()):
-            kind = np.float64 if old.dtype == np.uint64 else old.dtype
-            new = self._scratch.take("attribute", kind, len(old))
-            self._gather(old.view(kind), self._visit, new)
-            self._set_attribute(k, new.view(old.dtype))
-            self._scratch.swap("attribute", old.view(kind))
-        self._visit = NO_VISIT
-
-    def reserve(self, n: int, destination: np.ndarray) -> np.ndarray:
-        """Make room for n particles, with some to spare; returns ``destination`` in an array of the full capacity."""
-        old = self.capacity
-        if n > old:
-            for k, array in enumerate(self.attributes()):
-                larger = np.empty(n + n // SPARE + 64, array.dtype)
-                larger[:old] = array
-                self._set_attribute(k, larger)
-            self._scratch.drop(old)
-        room = self._scratch.take("destination", np.int32, self.capacity)
-        room[: len(destination)] = destination
-        return room
+        for k, old in enumerate(self._arrays):
+            words = old.view(np.float64) if old.dtype == np.uint64 else old
+            new = self._gather(words, self.visit, self._scratch.spare(words.dtype, len(words)))
+            self._arrays[k] = new.view(old.dtype)
+            self._scratch.swap(words)
+        self.visit = NO_VISIT
 
     # -- moving ------------------------------------------------------------------------------------------------
 
@@ -250,28 +245,29 @@ class ParticleStore:
         self.move(0.0, dt, nothing, nothing)
 
     def move(self, beta: float, dt: float, E_nodes, B_nodes) -> np.ndarray:
-        """Kick by E^{n+θ} and B^n, push by ``dt``, wrap, sort.
+        """Kick by E^{n+θ} and B^n, push by ``dt``, wrap, sort; collective where there is a ``migration``.
 
         beta : q Δt / 2m.  E_nodes, B_nodes : (3, *padded) with valid ghosts.
-        Returns ``sums`` of the new velocities; its first entry is NaN if a particle is no longer finite.
+        Returns ``sums`` of the new velocities, of the particles that were here before; its first entry is NaN if a particle is no longer finite.
         """
-        destination = self._scratch.take("destination", np.int32, self.capacity)[: self.start[-1]]
+        destination = self._scratch.take("destination", np.int32, self._placed)
         sums = np.zeros((len(self.slabs), 6))
         steps = tuple(dt / self.block.spacing[min(k, self.block.d - 1)] for k in range(3))
-        size = self.lattice.size
         self._threads.run(mover.move(self.block.d, self.block.order), [
-            (a, b, self.lattice, self.region, self.tables.node, self.start, self.s, tuple(self._v), *self.charges,
-             self._visit, float(beta), steps, E_nodes.reshape(3, size), B_nodes.reshape(3, size), destination, part)
+            (a, b, self.lattice, self._box, self.tables.node, self.start, self.s, self.v, *self.charges, self.visit,
+             float(beta), steps, E_nodes.reshape(-1), B_nodes.reshape(-1), destination, part)
             for (a, b), part in zip(self.slabs, sums, strict=True)])
-        own, ranges = [(a * self.cells_per_plane, b * self.cells_per_plane) for a, b in self.slabs], self._ranges()
-        if self.migration is not None:
-            destination, ranges = migrate(self, destination, ranges)
-        self._sort_by(destination, [(*o, *r) for o, r in zip(own, ranges, strict=True)])
-        if self._sorts % self.sort_every == 0:
-            self._rearrange()
         total = sums.sum(axis=0)
-        if total[5]:
-            total[0] = np.nan
+        total[0] = np.nan if total[5] else total[0]
+        with self._timer.phase("sort"):
+            ranges = self._ranges()
+            if self.migration is not None:
+                destination, ranges = migrate(self, destination, ranges)
+                self._placed = len(destination)
+            own = [(a * self.cells_per_plane, b * self.cells_per_plane) for a, b in self.slabs]
+            self._sort_by(destination, [(*o, *r) for o, r in zip(own, ranges, strict=True)])
+            if self._sorts % self.sort_every == 0:
+                self._rearrange()
         return total[:5]
 
     # -- looking -----------------------------------------------------------------------------------------------
@@ -279,7 +275,7 @@ class ParticleStore:
     def sums(self) -> np.ndarray:
         """[Σ w v²/2, Σ w v (3), Σ w], shape (5,), over all particles at their present velocities."""
         parts = np.zeros((len(self.slabs), 5))
-        self._threads.run(mover.sum_range, [(*r, tuple(self._v), *self.charges, self._visit, part)
+        self._threads.run(mover.sum_range, [(*r, self.v, *self.charges, self.visit, part)
                                             for r, part in zip(self._ranges(), parts, strict=True)])
         return parts.sum(axis=0)
 
@@ -288,9 +284,9 @@ class ParticleStore:
 
         What reaches ghost nodes is there, to be added to its owners.
         """
-        out = np.zeros((10, *self.block.padded))
+        out = np.zeros((moment_kernels.MOMENTS, *self.block.padded))
         self._threads.run_scattering(moment_kernels.deposit_moments(self.block.d, self.block.order), [
-            (a, b, self.lattice, self.tables.node, self.start, self.s, tuple(self._v), *self.charges, self._visit,
+            (a, b, self.lattice, self.tables.node, self.start, self.s, self.v, *self.charges, self.visit,
              1.0 / self.block.volume, out.reshape(-1)) for a, b in self.slabs])
         return out
 
@@ -299,22 +295,20 @@ class ParticleStore:
         strides = padded_strides(self.block.padded)
         strides = (*strides, *(0,) * (3 - len(strides)))
         self._threads.run_scattering(moment_kernels.deposit_centre_charge(self.block.d, self.block.order), [
-            (a, b, self.lattice, strides, self.start, self.s, *self.charges, self._visit, 1.0 / self.block.volume,
+            (a, b, self.lattice, strides, self.start, self.s, *self.charges, self.visit, 1.0 / self.block.volume,
              out.reshape(-1)) for a, b in self.slabs])
 
     def columns(self):
         """Yield host arrays one at a time, in visiting order: "count" (n_cells,), "s0" …, "v0" …, "weight", "id" (n,)."""
-        d, order = self.block.d, self._visit if self._visit.size else slice(self.start[-1])
-        names = [*(f"s{k}" for k in range(d)), "v0", "v1", "v2"]
-        names += ["weight"] * (self._weights is not None) + ["id"] * (self._id is not None)
         yield "count", np.diff(self.start)
-        for name, array in zip(names, self.attributes(), strict=True):
+        order = self.visit if self.visit.size else slice(self._placed)
+        for name, array in zip(self._names, self._arrays, strict=True):
             yield name, array[order]
 
     def to_host(self) -> dict:
         """Copies in visiting order: cell (P,) int32, s (d, P), v (3, P), weight (P,) or float, id (P,) or None."""
-        order = self._visit if self._visit.size else slice(self.start[-1])
-        weight = self.weight if self._weights is None else self._weights[order].copy()
-        return {"cell": self._cells(), "s": np.stack([a[order] for a in self._s]),
-                "v": np.stack([a[order] for a in self._v]), "weight": weight,
-                "id": None if self._id is None else self._id[order].copy()}
+        order = self.visit if self.visit.size else slice(self._placed)
+        d, arrays = self.block.d, [array[order] for array in self._arrays]
+        extra = {name: array.copy() for name, array in zip(self._names[d + 3:], arrays[d + 3:], strict=True)}
+        return {"cell": self._cells(), "s": np.stack(arrays[:d]), "v": np.stack(arrays[d:d + 3]),
+                "weight": extra.get("weight", self.weight), "id": extra.get("id")}
