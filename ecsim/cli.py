@@ -11,37 +11,45 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ecsim.deck import Deck, DeckError, load_deck, shipped_decks
 from ecsim.deck.faults import hint
 from ecsim.deck.source import read_toml_text
 from ecsim.exits import BAD_INPUT, INTERRUPTED, CommandError
-from ecsim.parallel.launch import LaunchError, fail, world
+from ecsim.parallel.launch import LaunchError, alone, fail, world
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; errors are one message on stderr."""
+    """Run one command and return its exit code; errors are one message on stderr.
+
+    Under mpiexec all ranks share in ``run`` and ``info``; other commands are rank 0's.
+    """
     options = _parser().parse_args(arguments)
+    if options.command in (run_command, info_command):
+        return _run(options, fail)
+    return alone(lambda: _run(options, _complain))
+
+
+def _run(options: argparse.Namespace, end: Callable[[str, int], int]) -> int:
+    """Run a command; ``end`` is given the message of one that fails, and its exit code, which it returns."""
     try:
-        if options.command in (run_command, info_command) or world().is_root:
-            options.command(options)
-    except DeckError as error:
-        return _fail(error, BAD_INPUT)
+        options.command(options)
+    except (DeckError, LaunchError) as error:
+        return end(f"ecsim: {error}", BAD_INPUT)
     except CommandError as error:
-        return _fail(error, error.code)
-    except LaunchError as error:
-        return _fail(error, BAD_INPUT)
+        return end(f"ecsim: {error}", error.code)
     except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED)
+        return end("ecsim: interrupted", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
-def _fail(error: object, code: int) -> int:
-    return fail(f"ecsim: {error}", code)
+def _complain(message: str, code: int) -> int:
+    print(message, file=sys.stderr)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -156,7 +156,7 @@ def test_a_run_that_cannot_fit_is_refused(deck, capsys):
 def test_cuda_that_is_missing_is_an_error(deck, capsys, monkeypatch):
     from ecsim.backend import BackendError
 
-    def no_gpu(device, threads=0):
+    def no_gpu(device, threads=0, **_):
         raise BackendError(f"no {device} here")
 
     monkeypatch.setattr("ecsim.runner.select", no_gpu)

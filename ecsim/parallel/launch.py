@@ -168,3 +168,13 @@ def fail(message: str, code: int) -> int:
     elif here.is_root:
         print(message, file=sys.stderr, flush=True)
     return code
+
+
+def alone(function: Callable[[], int]) -> int:
+    """Call ``function`` on rank 0 while the others wait; its exit code is everyone's."""
+    try:
+        here = world()
+    except LaunchError as error:
+        return fail(f"ecsim: {error}", 2)
+    code = function() if here.is_root else 0
+    return code if here.comm is None else here.comm.bcast(code, root=0)
