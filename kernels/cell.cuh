@@ -33,25 +33,44 @@ struct Grid {
     }
 };
 
-// coef[3 * NODES], in shared memory: polynomials in t of scale * F on a cell's support, for field_at.
-// F: three components of padded nodes. `lanes` lanes (those of `mask`, this one `lane`) share the work of one cell.
-// scratch[3 * NODES]: shared memory too; may be coef itself where T is double.
-template <class T>
-INLINE void field_coefficients(const double* F, const Grid& grid, int cell, double scale, double* scratch, T* coef, int lane,
-                               int lanes, unsigned mask) {
-    const long long base = grid.first_node(cell), step = grid.nodes();
-    for (int q = lane; q < 3 * NODES; q += lanes)
-        scratch[q] = scale * F[q / NODES * step + base + grid.support_node(q % NODES)];
-    __syncwarp(mask);
+// How LANES lanes (this one is `lane`) bring a nodal field to one cell: loaded first, made polynomials of once needed.
+template <int LANES>
+struct NodalField {
+    static constexpr int VALUES = 3 * NODES, LINES = VALUES / SUPPORT;
+    static constexpr int ROUNDS = (VALUES + LANES - 1) / LANES;
+    double value[ROUNDS];
+
+    // F: three components of padded nodes.
+    INLINE void load(const double* F, const Grid& grid, int cell, int lane) {
+        const long long base = grid.first_node(cell), step = grid.nodes();
 #pragma unroll
-    for (int k = 0, stride = 1; k < DIM; ++k, stride *= SUPPORT) {
-        for (int line = lane; line < 3 * NODES / SUPPORT; line += lanes)
-            nodes_to_powers(scratch + line / stride * (stride * SUPPORT) + line % stride, stride);
+        for (int r = 0; r < ROUNDS; ++r) {
+            const int q = lane + r * LANES;
+            value[r] = q < VALUES ? F[q / NODES * step + base + grid.support_node(q % NODES)] : 0.0;
+        }
+    }
+
+    // coef[VALUES], in shared memory: coefficients in t of scale * F, for field_at. scratch[VALUES]: shared memory too; may
+    // be coef itself where T is double. `mask`: the lanes that take part.
+    template <class T>
+    INLINE void polynomials(double scale, double* scratch, T* coef, int lane, unsigned mask) const {
+#pragma unroll
+        for (int r = 0; r < ROUNDS; ++r)
+            if (lane + r * LANES < VALUES) scratch[lane + r * LANES] = scale * value[r];
+        __syncwarp(mask);
+#pragma unroll
+        for (int k = 0, stride = 1; k < DIM; ++k, stride *= SUPPORT) {
+#pragma unroll
+            for (int r = 0; r < (LINES + LANES - 1) / LANES; ++r) {
+                const int line = lane + r * LANES;
+                if (line < LINES) nodes_to_powers(scratch + line / stride * (stride * SUPPORT) + line % stride, stride);
+            }
+            __syncwarp(mask);
+        }
+        if ((void*)coef == (void*)scratch) return;
+#pragma unroll
+        for (int r = 0; r < ROUNDS; ++r)
+            if (lane + r * LANES < VALUES) coef[lane + r * LANES] = (T)scratch[lane + r * LANES];
         __syncwarp(mask);
     }
-    if constexpr (sizeof(T) == sizeof(double)) {
-        if ((void*)coef == (void*)scratch) return;
-    }
-    for (int q = lane; q < 3 * NODES; q += lanes) coef[q] = (T)scratch[q];
-    __syncwarp(mask);
-}
+};

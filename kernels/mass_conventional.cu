@@ -49,11 +49,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     if (cell >= grid.ncells()) return;
     Shared& shared = ((Shared*)memory)[threadIdx.x / 32];
     const Particles particles = {s, values, w, pitch};
+    NodalField<32> field;
+    if (PLASMA) field.load(B, grid, cell, lane);
     const long long begin = first[cell];
     const int n = count[cell];
     Stored next;
     load(particles, begin + lane, lane < n, next);
-    if (PLASMA) field_coefficients(B, grid, cell, beta, shared.monomials, shared.coef, lane, 32, ALL);
+    if (PLASMA) field.polynomials(beta, shared.monomials, shared.coef, lane, ALL);
 
     double sum[X_POWERS][SHARE];
 #pragma unroll

@@ -3,28 +3,26 @@
 // variants: DIM=1,2,3 ORDER=1,2 COLUMNS=0,1,9
 //
 // A block owns a tile of TY x TZ nodes in y and z and marches along x, for CHUNK components. Per plane of cells:
-//   1  thread -> (cell of tile and halo, yz powers, component): x powers to x pairs, summed over the two (three) planes
-//      of cells that a node plane touches; what later planes still need stays in registers (carry)
+//   0  the next plane's D of tile and halo starts on its way to shared memory, asynchronously: sums[x power]
+//   1  thread -> (yz powers, component, cell): x powers to x pairs, summed over the two (three) planes of cells that a
+//      node plane touches; what later planes still need stays in registers (carry)
 //   2  thread -> (cell, component, x offset, power of y, then pair of z): z, then y powers to pairs, in place
 //   3  thread -> (node, component), for every SHARE-th offset: sum over the cells that hold both nodes
-// Shared memory between the steps: pairs[x offset][y power, then pair][z power, then pair][component][cell].
+// Shared memory: sums[x power][yz powers][component][cell], pairs[x offset][y power or pair][z power or pair][component][cell].
 #define POS double
 #define GATHER double
 #define REAL double
 #include "cell_matrix.cuh"
 
-#if ORDER == 1
-constexpr int TZ = 16, CHUNK = COMPONENTS == 9 ? 4 : 1, THREADS = 512, BLOCKS = 2;
-#else
-constexpr int TZ = 8, CHUNK = 1, THREADS = 256, BLOCKS = 3;
-#endif
+constexpr int TZ = 8, THREADS = 256, CHUNK = ORDER == 1 && COMPONENTS == 9 ? 4 : 1, BLOCKS = ORDER == 1 ? 3 : 2;
 constexpr int TY = DIM > 1 ? 4 : 1;
 constexpr int X_REACH = DIM > 2 ? REACH : 0, Y_REACH = DIM > 1 ? REACH : 0, Z_REACH = REACH;
 constexpr int Y_POWERS = DIM > 1 ? POWERS : 1, Y_PAIRS = DIM > 1 ? PAIRS : 1;
 constexpr int CY = TY + Y_REACH, CZ = TZ + Z_REACH, CELLS = CY * CZ, TILE = CELLS | 1;  // odd: no bank conflicts
 constexpr int YZ_POWERS = Y_POWERS * POWERS, YZ_PAIRS = Y_PAIRS * PAIRS;
-constexpr int STRIDE = THREADS / (CHUNK * YZ_POWERS), POWER_ITEMS = (CELLS + STRIDE - 1) / STRIDE;
-constexpr int LANES = CHUNK * TILE, SHEET = YZ_PAIRS * LANES;  // steps between yz pairs and between x offsets
+constexpr int LANES = CHUNK * TILE, SHEET = YZ_PAIRS * LANES;  // steps between yz numbers and between x offsets
+constexpr int ITEMS = YZ_POWERS * LANES, ROUNDS = (ITEMS + THREADS - 1) / THREADS;
+constexpr int STRIDE = THREADS / (CHUNK * YZ_POWERS);  // cells that the threads fetch at a time
 constexpr int CARRIES = X_REACH * (X_REACH + 1) / 2;
 constexpr int SPAN = 2 * REACH + 1, OFFSETS = (power(SPAN, DIM) + 1) / 2;
 constexpr int SHARE = THREADS / (TY * TZ * CHUNK), OWN_OFFSETS = (OFFSETS + SHARE - 1) / SHARE;
@@ -32,7 +30,7 @@ constexpr int SHARE = THREADS / (TY * TZ * CHUNK), OWN_OFFSETS = (OFFSETS + SHAR
 // Of a launch: threads, bytes of shared memory, nodes of a block in y and z, components of a block, numbers of a cell's D.
 extern "C" {
 __constant__ int launch_sizes[8] = {
-    THREADS, (X_REACH + 1) * SHEET * (int)sizeof(double), TY, TZ, CHUNK, CELL_SIZE};
+    THREADS, (X_POWERS * ITEMS + (X_REACH + 1) * SHEET) * (int)sizeof(double), TY, TZ, CHUNK, CELL_SIZE};
 }
 
 // Contributions of one plane of cells to x pairs (node j, node j + offset), j counted from the cell's first node.
@@ -53,6 +51,18 @@ __device__ __forceinline__ void x_step(const double m[X_POWERS], double carry[CA
         done[0] = m[0];
     }
 }
+
+#ifdef __CUDACC__
+// Start to copy one number to shared memory, or 0 unless `valid`; wait until all copies of this thread are there.
+__device__ __forceinline__ void copy_start(double* to, const double* from, bool valid) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(from), "r"(valid ? 8 : 0) : "memory");
+}
+__device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#else
+inline void copy_start(double* to, const double* from, bool valid) { *to = valid ? *from : 0.0; }
+inline void copies_wait() {}
+#endif
 
 // Powers to pairs along one dimension, in place: numbers `apart` from each other.
 __device__ __forceinline__ void line_step(double* at, int apart) {
@@ -84,51 +94,64 @@ __device__ __forceinline__ double cells_sum(const double* at, int offset) {
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     expand_stencil(const double* __restrict__ D, double* __restrict__ values, int nx, int ny, int nz, int planes) {
     extern __shared__ __align__(16) char memory[];
-    double* pairs = (double*)memory;
+    double *sums = (double*)memory, *pairs = sums + X_POWERS * ITEMS;
     const Grid grid = {nx, ny, nz};
     const int tiles_z = (nz + Z_REACH + TZ - 1) / TZ;
     const int z0 = blockIdx.x % tiles_z * TZ, y0 = blockIdx.x / tiles_z * TY;  // first node of the tile
     const int x0 = blockIdx.y * planes, x1 = min(x0 + planes, nx + X_REACH);  // node planes of the block
     const int c0 = blockIdx.z * CHUNK, chunk = min(CHUNK, COMPONENTS - c0);
-    const long long nodes = grid.nodes();
+    const long long nodes = grid.nodes(), apart = nodes * COMPONENTS * SHARE;
 
-    // Step 1: this thread's yz powers and component, and for each of its cells the place in D of plane 0; -1: none.
+    // Step 0: this thread's component and yz powers, for every STRIDE-th cell.
     const int c1 = threadIdx.x % CHUNK, n1 = threadIdx.x / CHUNK % YZ_POWERS, first = threadIdx.x / (CHUNK * YZ_POWERS);
     const int number = yz_number(n1 / POWERS, n1 % POWERS), place = mass_place(c0 + c1, 0, number);
     const int step = mass_place(c0 + c1, 1, number) - place;
-    double* target = pairs + (n1 / POWERS * PAIRS + n1 % POWERS) * LANES + c1 * TILE + first;
-    const bool loads = first < STRIDE && c1 < chunk;
-    int source[POWER_ITEMS];
-    double carry[POWER_ITEMS][CARRIES + 1];
+    auto fetch = [&](int x) {
+        if (first >= STRIDE || c1 >= chunk) return;
+        for (int cell = first; cell < CELLS; cell += STRIDE) {
+            const int y = y0 + cell / CZ - Y_REACH, z = z0 + cell % CZ - Z_REACH;
+            const bool inside = x < nx && y >= 0 && y < ny && z >= 0 && z < nz;
+            const double* from = D + (inside ? ((long long)(x * ny + y) * nz + z) * CELL_SIZE + place : 0);
 #pragma unroll
-    for (int r = 0; r < POWER_ITEMS; ++r) {
-        const int cell = first + r * STRIDE, y = y0 + cell / CZ - Y_REACH, z = z0 + cell % CZ - Z_REACH;
-        const bool inside = y >= 0 && y < ny && z >= 0 && z < nz && cell < CELLS && loads;
-        source[r] = inside ? (y * nz + z) * CELL_SIZE + place : -1;
+            for (int i = 0; i < X_POWERS; ++i)
+                copy_start(sums + i * ITEMS + n1 * LANES + c1 * TILE + cell, from + (inside ? i * step : 0), inside);
+        }
+    };
+    double carry[ROUNDS][CARRIES + 1];
 #pragma unroll
-        for (int k = 0; k <= CARRIES; ++k) carry[r][k] = 0.0;
-    }
-    // Step 3's items: one node and component, and the offsets share, share + SHARE, ...
+    for (int r = 0; r < ROUNDS * (CARRIES + 1); ++r) carry[r / (CARRIES + 1)][r % (CARRIES + 1)] = 0.0;
+    // Step 3: one node and component, and the offsets share, share + SHARE, ...
     const int iz = threadIdx.x % TZ, iy = threadIdx.x / TZ % TY, c3 = threadIdx.x / (TZ * TY) % CHUNK;
     const int share = threadIdx.x / (TZ * TY * CHUNK);
     const bool writes = y0 + iy < ny + Y_REACH && z0 + iz < nz + Z_REACH && c3 < chunk && share < SHARE;
     const double* cells = pairs + c3 * TILE + iy * CZ + iz;
 
     // Node plane x is complete with cell plane x, both counted from 0 at the first cell's first node.
-    for (int x = max(x0 - X_REACH, 0); x < x1; ++x) {
-        const double* plane = D + (long long)x * ny * nz * CELL_SIZE;
+    const int begin = max(x0 - X_REACH, 0);
+    fetch(begin);
+    for (int x = begin; x < x1; ++x) {
+        copies_wait();
+        __syncthreads();
 #pragma unroll
-        for (int r = 0; r < POWER_ITEMS; ++r) {
+        for (int r = 0; r < ROUNDS; ++r) {
+            const int item = threadIdx.x + r * THREADS, n = item / LANES;
+            if (item >= ITEMS) break;
             double m[X_POWERS], done[X_REACH + 1];
 #pragma unroll
-            for (int i = 0; i < X_POWERS; ++i) m[i] = x < nx && source[r] >= 0 ? plane[source[r] + i * step] : 0.0;
+            for (int i = 0; i < X_POWERS; ++i) m[i] = sums[i * ITEMS + item];
             x_step(m, carry[r], done);
 #pragma unroll
             for (int o = 0; o <= X_REACH; ++o)
-                if (loads && first + r * STRIDE < CELLS) target[o * SHEET + r * STRIDE] = done[o];
+                pairs[o * SHEET + (n / POWERS * PAIRS + n % POWERS) * LANES + item % LANES] = done[o];
         }
-        if (x < x0) continue;
         __syncthreads();
+        if (x + 1 < x1) fetch(x + 1);
+        if (x < x0) continue;
+        double* to = values + (share * COMPONENTS + c0 + c3) * nodes + grid.first_node(x, y0 + iy, z0 + iz);
+        double before[OWN_OFFSETS];
+#pragma unroll
+        for (int k = 0; k < OWN_OFFSETS; ++k)
+            if (writes && share + k * SHARE < OFFSETS) before[k] = to[k * apart];
         for (int item = threadIdx.x; item < (X_REACH + 1) * Y_POWERS * LANES; item += THREADS)
             line_step(pairs + item / (Y_POWERS * LANES) * SHEET + item / LANES % Y_POWERS * PAIRS * LANES + item % LANES, LANES);
         __syncthreads();
@@ -137,20 +160,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                 line_step(pairs + item / (PAIRS * LANES) * SHEET + item % (PAIRS * LANES), PAIRS * LANES);
             __syncthreads();
         }
-        if (writes) {
-            double* to = values + (c0 + c3) * nodes + grid.first_node(x, y0 + iy, z0 + iz);
-            double before[OWN_OFFSETS];
+        if (!writes) continue;
 #pragma unroll
-            for (int k = 0; k < OWN_OFFSETS; ++k)
-                if (share + k * SHARE < OFFSETS) before[k] = to[(share + k * SHARE) * COMPONENTS * nodes];
+        for (int k = 0; k < OWN_OFFSETS; ++k) {
+            double sum = 0.0;
 #pragma unroll
-            for (int k = 0; k < OWN_OFFSETS; ++k)
-#pragma unroll
-                for (int s = 0; s < SHARE; ++s)  // so that the offset is known when this is compiled
-                    if (s == share && s + k * SHARE < OFFSETS)
-                        to[(s + k * SHARE) * COMPONENTS * nodes] = before[k] + cells_sum(cells, s + k * SHARE);
+            for (int s = 0; s < SHARE; ++s)  // so that the offset is known when this is compiled
+                if (s == share && s + k * SHARE < OFFSETS) sum = cells_sum(cells, s + k * SHARE);
+            if (share + k * SHARE < OFFSETS) to[k * apart] = before[k] + sum;
         }
-        __syncthreads();
     }
 }
 
@@ -173,15 +191,23 @@ extern "C" __global__ void __launch_bounds__(256)
                 if (ix < 0 || ix >= nx || iy < 0 || iy >= ny || iz < 0 || iz >= nz) continue;
                 const double* cell = D + (long long)((ix * ny + iy) * nz + iz) * CELL_SIZE;
 #pragma unroll
-                for (int i = 0; i <= X_REACH; ++i)
+                for (int i = 0; i <= X_REACH; ++i) {
+                    double value[MOMENT_YZ + 1];
+#pragma unroll
+                    for (int n = 0; n < MOMENT_YZ; n += 2) {
+                        const double2 two = *(const double2*)(cell + moment_place(m, i, n));
+                        value[n] = two.x, value[n + 1] = two.y;
+                    }
+                    if (ORDER == 2) value[MOMENT_YZ] = cell[moment_place(m, i, MOMENT_YZ)];
 #pragma unroll
                     for (int j = 0; j <= Y_REACH; ++j)
 #pragma unroll
                         for (int k = 0; k <= Z_REACH; ++k) {
                             const double along_x = DIM > 2 ? shape_power(a, i) : 1.0;
                             const double along_y = DIM > 1 ? shape_power(b, j) : 1.0;
-                            sum += along_x * along_y * shape_power(c, k) * cell[moment_place(m, i, yz_number(j, k))];
+                            sum += along_x * along_y * shape_power(c, k) * value[yz_number(j, k)];
                         }
+                }
             }
     moments[m * grid.nodes() + grid.first_node(x, y, z)] += sum;
 }

@@ -33,11 +33,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 4)
     if (cell >= grid.ncells()) return;
     Shared& shared = ((Shared*)memory)[threadIdx.x / 32];
     const Particles particles = {s, values, w, pitch};
+    NodalField<32> field;
+    if (PLASMA) field.load(B, grid, cell, lane);
     const long long begin = first[cell];
     const int n = count[cell];
     Stored next;
     load(particles, begin + lane, lane < n, next);
-    if (PLASMA) field_coefficients(B, grid, cell, beta, shared.rows, shared.coef, lane, 32, ALL);
+    if (PLASMA) field.polynomials(beta, shared.rows, shared.coef, lane, ALL);
 
     double sum[COMPONENTS][2], sum_moments[2] = {0.0, 0.0};
 #pragma unroll

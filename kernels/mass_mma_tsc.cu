@@ -43,7 +43,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     const Particles particles = {s, values, w, pitch};
     const int n = count[group], of = cell ? cell[group] : group;
     if (n == 0) return;
-    if (PLASMA && warp == 0) field_coefficients(B, grid, of, beta, shared.scratch, shared.coef, lane, 32, ALL);
+    if (PLASMA && warp == 0) {
+        NodalField<32> field;
+        field.load(B, grid, of, lane);
+        field.polynomials(beta, shared.scratch, shared.coef, lane, ALL);
+    }
     __syncthreads();
 
     Stage& own = shared.stage[warp];

@@ -15,11 +15,7 @@
 
 constexpr unsigned ALL = 0xffffffffu;
 constexpr int WARPS = 4;
-#if ORDER == 1
-constexpr int BLOCKS = 4;  // a multiprocessor's share of registers and shared memory allows
-#else
-constexpr int BLOCKS = 3;
-#endif
+constexpr int BLOCKS = ORDER == 2 ? 3 : COLUMNS == 9 ? 4 : 5;  // as registers and shared memory of a multiprocessor allow
 
 template <int CELLS>
 struct __align__(16) Shared {
@@ -65,6 +61,10 @@ __device__ __forceinline__ void pair(const Particles& particles, const long long
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, cell0 = (blockIdx.x * WARPS + warp) * CELLS;
     if (cell0 >= grid.ncells()) return;
     Shared<CELLS>& shared = ((Shared<CELLS>*)memory)[warp];
+    constexpr int lanes = 32 / CELLS;  // for the field of one cell
+    const int own = lane / lanes;
+    NodalField<lanes> field;
+    if (PLASMA) field.load(B, grid, min(cell0 + own, grid.ncells() - 1), lane % lanes);
     const Runs<CELLS> runs(firsts, counts, cell0, grid.ncells(), lane);
     const int slots = runs.slots();
 
@@ -74,19 +74,19 @@ __device__ __forceinline__ void pair(const Particles& particles, const long long
     Stored next;
     bool valid = runs.find(lane, c, particle, last);
     load(particles, particle, valid, next);
-    if constexpr (PLASMA) {
-        constexpr int lanes = 32 / CELLS;
-        const int own = lane / lanes, cell = min(cell0 + own, grid.ncells() - 1);
-        field_coefficients(B, grid, cell, beta, (double*)shared.rows + own * 3 * NODES, shared.coef[own], lane % lanes, lanes, ALL);
-    }
+    if (PLASMA) field.polynomials(beta, (double*)shared.rows + own * 3 * NODES, shared.coef[own], lane % lanes, ALL);
 
     Tiles tiles;
     tiles.clear();
+    Tiles::prepare(shared.rows + lane);
     double* out = D + (long long)cell0 * CELL_SIZE;
     auto write = [&out, add](int place, double first, double second) {
-        double2* to = (double2*)(out + place);
-        const double2 old = add ? *to : double2{0.0, 0.0};
-        *to = {old.x + first, old.y + second};
+        if (add) {  // the only ones to write here, so the order is fixed; and nobody waits for what was there
+            atomicAdd(out + place, first);
+            atomicAdd(out + place + 1, second);
+        } else {
+            *(double2*)(out + place) = {first, second};
+        }
     };
     for (int base = 0; base < slots; base += 32) {
         const Stored p = next;
@@ -101,10 +101,10 @@ __device__ __forceinline__ void pair(const Particles& particles, const long long
         columns(p, shared.coef[of], S, m);
         Tiles::stage(shared.rows + lane, t, S, m);
         __syncwarp();
-#pragma unroll
+#pragma unroll(CELLS == 1 ? 4 : 1)
         for (int step = 0; step < 32; step += 8) {
             if (base + step >= slots) break;
-            tiles.multiply(shared.rows + step, lane);
+            tiles.multiply(shared.rows, step, lane, (POS)2 * p.s[0]);
             if (CELLS > 1 && (ends >> (step + 7) & 1)) {
                 tiles.store(lane, mass, moment, write);
                 tiles.clear();

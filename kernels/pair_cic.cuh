@@ -13,8 +13,7 @@
 
 struct Tiles {
     static constexpr int PITCH = 40;  // particles of a row in shared memory: 32 and what keeps rows off each other's banks
-    // The five rows behind Z, x Z, x^2 Z are read with them; their sums are not used.
-    enum Row { S = 0, YZ_ROW = 8, Z = 16, X = 19, ROW = 20, ROWS = 28 };
+    enum Row { YZ_ROW = 0, ROW = 8, S = 16, Z = 24, ROWS = COMPONENTS == 9 ? 27 : 16 };
     using Two = typename Couple<REAL>::type;
 
     REAL sum[3][4];
@@ -24,12 +23,15 @@ struct Tiles {
         for (int n = 0; n < 3; ++n) sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
     }
 
-    // Write one particle's column of the rows; `to` is row 0.
+    // Write this lane's column of what is the same for all particles; `to` is row 0.
+    static __device__ __forceinline__ void prepare(REAL* to) { to[YZ_ROW * PITCH] = 1; }
+
+    // Write one particle's column of the other rows.
     static __device__ __forceinline__ void stage(REAL* to, const REAL t[3], const REAL s[COMPONENTS], const REAL m[4]) {
         const REAL x = t[0], y = t[1], z = t[2], xx = x * x, yy = y * y, zz = z * z, corner = yy * zz;
         const REAL last = s[COMPONENTS - 1];
         auto put = [to](int row, REAL value) { to[row * PITCH] = rounded(value); };
-        put(YZ_ROW, 1), put(YZ_ROW + 1, y), put(YZ_ROW + 2, z), put(YZ_ROW + 3, y * z);
+        put(YZ_ROW + 1, y), put(YZ_ROW + 2, z), put(YZ_ROW + 3, y * z);
         put(YZ_ROW + 4, yy), put(YZ_ROW + 5, zz), put(YZ_ROW + 6, yy * z), put(YZ_ROW + 7, y * zz);
         if (COMPONENTS == 9) {
 #pragma unroll
@@ -42,7 +44,6 @@ struct Tiles {
             for (int k = 0; k < 4; ++k) put(ROW + 1 + k, m[k]);
         }
         if (DIM == 3) {
-            put(X, x);
             if (COMPONENTS == 9) put(Z + 1, x * corner), put(Z + 2, xx * corner);
             put(ROW + 6, xx * last), put(ROW + 7, xx * corner * last);
         }
@@ -50,14 +51,16 @@ struct Tiles {
 
     static __device__ __forceinline__ Two read(const REAL* from, int row) { return *(const Two*)(from + row * PITCH); }
 
-    // Add eight particles; `from` is row 0 at their first one.
-    __device__ __forceinline__ void multiply(const REAL* from, int lane) {
-        from += 2 * (lane % 4);
-        const REAL* own = from + lane / 4 * PITCH;
-        const Two yz = read(own, YZ_ROW), row = read(own, ROW), x = read(from, DIM == 3 ? X : ROW);
+    // Add the particles of columns first ... first + 7; tx is this lane's own t along x.
+    __device__ __forceinline__ void multiply(const REAL* rows, int first, int lane, POS tx) {
+        const int column = first + 2 * (lane % 4);
+        const REAL* own = rows + lane / 4 * PITCH + column;
+        const Two yz = read(own, YZ_ROW), row = read(own, ROW), x = neighbours(tx, column);
         const Two xrow = DIM == 3 ? x * row : row;
         if (COMPONENTS == 9) {
-            const Two s = read(own, S), corner = read(own, Z), xyz = x * yz;
+            Two corner = {0, 0};
+            if (lane / 4 < X_POWERS) corner = read(own, Z);
+            const Two s = read(own, S), xyz = x * yz;
             mma_16x8x8(sum[0], yz, DIM == 3 ? xyz : corner, s);
             if (DIM == 3) mma_16x8x8(sum[1], x * xyz, corner, s);
         }

@@ -31,6 +31,8 @@ struct Tiles {
         }
     }
 
+    static __device__ __forceinline__ void prepare(REAL* to) { to[YZ_ROW * PITCH] = to[X * PITCH] = 1; }
+
     static __device__ __forceinline__ void stage(REAL* to, const REAL t[3], const REAL s[COMPONENTS], const REAL m[4]) {
         const REAL x = t[0], last = s[COMPONENTS - 1];
         const REAL y[5] = {1, t[1], t[1] * t[1], t[1] * t[1] * t[1], t[1] * t[1] * t[1] * t[1]};
@@ -40,12 +42,12 @@ struct Tiles {
         for (int j = 0; j < 5; ++j)
 #pragma unroll
             for (int k = 0; k < 5; ++k)
-                if (j + k < 8) put(YZ_ROW + yz_number(j, k), y[j] * z[k]);
+                if (j + k > 0 && j + k < 8) put(YZ_ROW + yz_number(j, k), y[j] * z[k]);
         const REAL Z = y[2] * z[2], corner = Z * Z;
         put(CORNER_ROW, corner), put(LOW, corner * last), put(LAST_ROW, last);
-        REAL power = 1;
+        REAL power = x;
 #pragma unroll
-        for (int i = 0; i < 5; ++i, power *= x) put(X + i, DIM == 3 || i == 0 ? power : (REAL)0);
+        for (int i = 1; i < 5; ++i, power *= x) put(X + i, power);
         if (COMPONENTS == 9) {
 #pragma unroll
             for (int c = 0; c < 8; ++c) put(S + c, s[COMPONENTS == 9 ? c : 0]);
@@ -61,9 +63,9 @@ struct Tiles {
 
     static __device__ __forceinline__ Two read(const REAL* from, int row) { return *(const Two*)(from + row * PITCH); }
 
-    __device__ __forceinline__ void multiply(const REAL* from, int lane) {
-        from += 2 * (lane % 4);
-        const REAL* own = from + lane / 4 * PITCH;
+    __device__ __forceinline__ void multiply(const REAL* rows, int first, int lane, POS tx) {
+        const int column = first + 2 * (lane % 4);
+        const REAL *from = rows + column, *own = from + lane / 4 * PITCH;
         const Two yz[3] = {read(own, YZ_ROW), read(own, YZ_ROW + 8), read(own, YZ_ROW + 16)};
         const Two powers = read(own, X), low = read(own, LOW), last = read(from, LAST_ROW) * powers;
         Two s = last;
@@ -71,7 +73,7 @@ struct Tiles {
             s = read(own, S);
             mma_16x8x8(corners, read(from, CORNER_ROW) * s, low, powers);
             if (DIM == 3) {
-                const Two x = read(from, X + 1);
+                const Two x = neighbours(tx, column);
 #pragma unroll
                 for (int r = 0; r < BODIES - 1; ++r) {
                     const Two high = x * s;

@@ -16,6 +16,12 @@ struct Couple<float> {
     using type = float2;
 };
 
+// x of the lanes `first` and `first` + 1, for this lane; all lanes take part.
+template <class X>
+__device__ __forceinline__ typename Couple<REAL>::type neighbours(X x, int first) {
+    return {(REAL)__shfl_sync(0xffffffffu, x, first), (REAL)__shfl_sync(0xffffffffu, x, first + 1)};
+}
+
 __device__ __forceinline__ double2 operator*(double2 a, double2 b) { return {a.x * b.x, a.y * b.y}; }
 
 #ifdef __CUDACC__

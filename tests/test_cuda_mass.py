@@ -36,9 +36,9 @@ def assembled(backend, case, method, *, columns=0, several=1, **options):
     xp = backend.xp
     shape = (len(direct_offsets(case)), 1 if columns == 1 else 9, *case.padded)
     stencil, moments = xp.ones(shape), None if columns else xp.ones((4, *case.padded))
-    assembly.add_particles(
-        backend, [particles_of(backend, case, columns, **options)] * several, [case.beta] * several, method=name,
-        precision=precision, B_nodes=backend.from_host(case.B), scale=1.0 / block.volume, stencil=stencil, moments=moments)
+    particles = particles_of(backend, case, columns, **options)
+    assembly.add_particles(backend, [particles] * several, [case.beta] * several, method=name, precision=precision,
+                           B_nodes=backend.from_host(case.B), scale=1.0 / block.volume, stencil=stencil, moments=moments)
     return backend.to_host(stencil) - 1.0, None if columns else backend.to_host(moments) - 1.0
 
 
@@ -62,7 +62,7 @@ def few(request, monkeypatch):
     """Forces one or several cells a warp where the method says which."""
     method = request.getfixturevalue("method")
     if method.startswith("pair"):
-        monkeypatch.setattr(assembly, "FEW", 10**9 if "few" in method else 0)
+        monkeypatch.setattr(assembly, "FEW", dict.fromkeys((1, 2), 10**9 if "few" in method else 0))
 
 
 @pytest.mark.parametrize("order", [1, 2], ids=["cic", "tsc"])

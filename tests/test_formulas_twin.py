@@ -28,7 +28,8 @@ void twin_rotate(const double* b, const double* v, double* out) { rotate(b, v, o
 NEAR = dict(rtol=0, atol=4e-16)
 
 
-@pytest.fixture(scope="module", params=[(d, order) for d in (1, 2, 3) for order in (1, 2)], ids=lambda p: f"{p[0]}d order {p[1]}")
+@pytest.fixture(scope="module", params=[(d, order) for d in (1, 2, 3) for order in (1, 2)],
+                ids=lambda p: f"{p[0]}d order {p[1]}")
 def twin(request, tmp_path_factory):
     if shutil.which("g++") is None:
         pytest.skip("g++ is not installed")

@@ -40,7 +40,7 @@ def test_tensor_core_instructions_are_those_of_the_architecture():
 
 def test_an_error_shows_the_log(tmp_path, monkeypatch):
     (tmp_path / "formulas.cuh").write_text("")
-    (tmp_path / "wrong.cu").write_text("// variants: DIM=1\nextern \"C\" __global__ void wrong() { int x = undefined_name; }\n")
+    (tmp_path / "wrong.cu").write_text("extern \"C\" __global__ void wrong() { int x = undefined_name; }\n")
     monkeypatch.setattr(nvrtc, "kernel_directory", lambda: tmp_path)
     with pytest.raises(nvrtc.CompileError, match="undefined_name"):
         nvrtc.compile_offline("wrong.cu", {"DIM": 1}, 90)

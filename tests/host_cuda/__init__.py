@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -16,7 +16,7 @@ from ecsim.backend.cuda.compile import kernel_directory
 HERE = Path(__file__).parent
 
 
-@lru_cache(maxsize=None)
+@cache
 def _library(file: str, macros: tuple) -> ctypes.CDLL:
     source = (kernel_directory() / file).read_text()
     source = re.sub(r"extern __shared__ .*?char (\w+)\[\];", r"char* \1 = host::dynamic_shared();", source)

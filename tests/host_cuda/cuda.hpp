@@ -195,6 +195,8 @@ inline unsigned __match_any_sync(unsigned, int value) {
         return all;
     });
 }
+template <class T>
+T __ldcg(const T* from) { return *from; }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline unsigned __float_as_uint(float x) { unsigned u; std::memcpy(&u, &x, 4); return u; }
 inline float __uint_as_float(unsigned u) { float x; std::memcpy(&x, &u, 4); return x; }

@@ -7,7 +7,6 @@ once to the stored stencil and the moments; "mma" and "flat" add to both with at
 from __future__ import annotations
 
 from dataclasses import dataclass
-
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from ecsim.grid import Block
 
 METHODS = ("pair", "mma", "conventional", "flat", "auto")
 PRECISIONS = ("fp64", "tf32")
-FEW = 24  # particles per cell below which a warp takes several cells
+FEW = {1: 96, 2: 24}  # by order of the shape: particles per cell below which a warp takes several cells
 NULL = np.uint64(0)
 C_TYPE = {"float32": "float", "float64": "double"}
 
@@ -25,9 +24,10 @@ C_TYPE = {"float32": "float", "float64": "double"}
 class Particles:
     """What the kernels read: particles in cell order, cell c in slots ``first[c] … first[c] + count[c] − 1``.
 
-    ``s`` (d, slots) float32 or float64; ``values`` (3, slots) velocities, or (9 or 1, slots) given coefficients, float64;
-    ``w`` (slots,) charges or None where all have ``weight``; ``columns`` 0 for velocities, 9 or 1 for coefficients;
-    ``gather`` the precision in which B is evaluated at a particle; ``number`` of particles. Arrays of the device.
+    ``s`` (d, slots) float32 or float64; ``values`` (3, slots) velocities, or (9 or 1, slots) given coefficients,
+    float64; ``w`` (slots,) charges or None where all have ``weight``; ``columns`` 0 for velocities, 9 or 1 for
+    coefficients; ``gather`` the precision in which B is evaluated at a particle; ``number`` of particles. Arrays of the
+    device.
     """
 
     block: Block
@@ -49,7 +49,7 @@ class Particles:
 
     @classmethod
     def of_columns(cls, backend, block: Block, cell, s, columns) -> Particles:
-        """Particles in any order with coefficients (1 or 9, P), sorted by cell here (stably: the sums are reproducible)."""
+        """Particles in any order with coefficients (1 or 9, P), sorted by cell here; stably, so sums are reproducible."""
         xp = backend.xp
         cell = xp.asarray(cell, dtype=xp.int32)
         order = xp.argsort(cell, kind="stable")
@@ -86,15 +86,22 @@ def _grid_arguments(block: Block) -> tuple:
     return tuple(np.int32(n) for n in extents(block))
 
 
-def check(block: Block, method: str, precision: str) -> None:
-    """Raise ValueError, naming what is allowed, if there is no such way to assemble."""
+def precisions(block: Block, method: str) -> tuple[str, ...]:
+    """The precisions that ``method`` has, the usual one first. Raises ValueError if there is no such method."""
     if method not in METHODS:
         raise ValueError(f"method = {method!r}; on CUDA {', '.join(METHODS)} are allowed")
-    only = {"mma": "fp64" if block.order == 1 else "tf32", "conventional": "fp64", "flat": "fp64"}.get(method)
-    allowed = (only,) if only else PRECISIONS
+    if method in ("pair", "auto"):
+        return PRECISIONS
+    return ("tf32",) if method == "mma" and block.order == 2 else ("fp64",)
+
+
+def check(block: Block, method: str, precision: str) -> None:
+    """Raise ValueError, naming what is allowed, if there is no such way to assemble."""
+    allowed = precisions(block, method)
     if precision not in allowed:
         shape = "CIC" if block.order == 1 else "TSC"
-        raise ValueError(f"precision = {precision!r} of method {method!r} with {shape}; {' or '.join(allowed)} is allowed")
+        raise ValueError(
+            f"precision = {precision!r} of method {method!r} with {shape}; {' or '.join(allowed)} is allowed")
 
 
 def cell_size(backend, block: Block, columns: int = 0) -> int:
@@ -102,22 +109,23 @@ def cell_size(backend, block: Block, columns: int = 0) -> int:
     return backend.launch_sizes("mass_expand.cu", DIM=block.d, ORDER=block.order, COLUMNS=columns)[5]
 
 
-def sum_cells(backend, particles: Particles, D, *, method: str = "pair", precision: str = "fp64", beta: float, B_nodes=None,
-              mass: float, moment: float, add: bool = False, few: bool | None = None) -> None:
-    """D (n_cells, cell_size) of the cells' particles, written or, with ``add``, added to; method "pair" or "conventional".
+def sum_cells(backend, particles: Particles, D, *, method: str = "pair", precision: str = "fp64", beta: float,
+              B_nodes=None, mass: float, moment: float, add: bool = False, few: bool | None = None) -> None:
+    """D (n_cells, cell_size) of the cells' particles, written or, with ``add``, added to.
 
-    ``mass`` and ``moment`` scale the columns; ``few``: several cells a warp (by default where it is faster).
+    ``method`` "pair" or "conventional"; ``mass`` and ``moment`` scale the columns; ``few``: several cells a warp, by
+    default where it is faster.
     """
     n, macros = particles.block.n_cells, particles.macros
     file, name, sizes = "mass_conventional.cu", "mass_conventional", slice(3)
     if method == "pair":
         macros["REAL"] = "double" if precision == "fp64" else "float"
-        few = particles.number < FEW * n if few is None else few
+        few = particles.number < FEW[particles.block.order] * n if few is None else few
         file, name, sizes = "mass_pair.cu", "mass_pair_few" if few else "mass_pair", slice(3, 6) if few else slice(3)
     threads, cells, shared = backend.launch_sizes(file, **macros)[sizes]
-    backend.launch(file, name, (-(-n // cells), 1), threads,
-                   (*particles.arguments(), particles.first, particles.count, *_grid_arguments(particles.block), B_nodes,
-                    np.float64(beta), np.float64(mass), np.float64(moment), D, np.int32(add)), shared=shared, **macros)
+    arguments = (*particles.arguments(), particles.first, particles.count, *_grid_arguments(particles.block), B_nodes,
+                 np.float64(beta), np.float64(mass), np.float64(moment), D, np.int32(add))
+    backend.launch(file, name, (-(-n // cells), 1), threads, arguments, shared=shared, **macros)
 
 
 def expand(backend, block: Block, D, stencil, moments=None) -> None:
@@ -133,12 +141,12 @@ def expand(backend, block: Block, D, stencil, moments=None) -> None:
     backend.launch("mass_expand.cu", "expand_stencil", (tiles, -(-wx // planes), chunks), threads,
                    (D, stencil, *arguments, np.int32(planes)), shared=shared, **macros)
     if moments is not None:
-        backend.launch("mass_expand.cu", "expand_moments", (-(-4 * wx * wy * wz // 256), 1), 256, (D, moments, *arguments),
-                       **macros)
+        backend.launch("mass_expand.cu", "expand_moments", (-(-4 * wx * wy * wz // 256), 1), 256,
+                       (D, moments, *arguments), **macros)
 
 
-def add_with_atomics(backend, particles: Particles, *, method: str, beta: float, B_nodes=None, mass: float, moment: float,
-                     stencil, moments=None, groups=None, cell=None) -> None:
+def add_with_atomics(backend, particles: Particles, *, method: str, beta: float, B_nodes=None, mass: float,
+                     moment: float, stencil, moments=None, groups=None, cell=None) -> None:
     """Add mass matrix and moments by method "mma" or "flat".
 
     ``groups``: (first, count, cell) of the support groups of "mma" with TSC; by default one a support cell.
@@ -155,8 +163,9 @@ def add_with_atomics(backend, particles: Particles, *, method: str, beta: float,
     name = "mass_mma" if block.order == 1 else "mass_mma_tsc"
     first, count, of = groups or (particles.first, particles.count, None)
     threads, each, shared = backend.launch_sizes(f"{name}.cu", **macros)[:3]
-    backend.launch(f"{name}.cu", name, (-(-count.size // each), 1), threads,
-                   (*particles.arguments(), first, count, *(() if block.order == 1 else (of,)), *tail), shared=shared, **macros)
+    runs = (first, count) if block.order == 1 else (first, count, of)
+    backend.launch(f"{name}.cu", name, (-(-count.size // each), 1), threads, (*particles.arguments(), *runs, *tail),
+                   shared=shared, **macros)
 
 
 def add_particles(backend, several: list[Particles], betas: list[float], *, method: str, precision: str, B_nodes=None,
@@ -177,7 +186,8 @@ def add_particles(backend, several: list[Particles], betas: list[float], *, meth
         add = D is not None
         if not add:
             D = backend.xp.empty((block.n_cells, cell_size(backend, block, particles.columns)))
-        sum_cells(backend, particles, D, method="pair" if method == "auto" else method, precision=precision, add=add, **factors)
+        sum_cells(backend, particles, D, method="pair" if method == "auto" else method, precision=precision, add=add,
+                  **factors)
     if D is not None:
         expand(backend, block, D, stencil, moments)
 
@@ -193,10 +203,13 @@ def assemble(backend, stores: list, betas: list[float], *, method: str, precisio
                   B_nodes=B_nodes, scale=1.0 / stores[0].block.volume, stencil=stencil, moments=moments)
 
 
-def assemble_columns(backend, block: Block, cell, s, columns, stencil, method: str = "pair", precision: str = "fp64") -> None:
+def assemble_columns(backend, block: Block, cell, s, columns, stencil, method: str = "pair",
+                     precision: str | None = None) -> None:
     """stencil[o, c, node] += Σ_p columns[c, p] W_a W_b / V of any coefficients (1 or 9, P); particles in any order.
 
-    ``cell`` (P,) flat support cells, ``s`` (d, P) in-cell coordinates; host or device arrays.
+    ``cell`` (P,) flat support cells, ``s`` (d, P) in-cell coordinates; host or device arrays. ``precision``: by default
+    FP64 where the method has it.
     """
+    precision = precision or precisions(block, method)[0]
     add_particles(backend, [Particles.of_columns(backend, block, cell, s, columns)], [0.0], method=method,
                   precision=precision, scale=1.0 / block.volume, stencil=stencil)

@@ -1,7 +1,8 @@
 """From the CUDA C++ files of ``kernels/`` to launchable kernels, and to machine code without a GPU.
 
-Every file names its compile-time parameters near its head, ``// variants: DIM=1,2,3 ORDER=1,2 …``. They all kernels are ``extern "C"``. Options carry a hash of all sources, since the cache of CuPy does not see
-edits of included headers.
+Every file names its compile-time parameters near its head, ``// variants: DIM=1,2,3 ORDER=1,2 …``. They are macros;
+all kernels are ``extern "C"``. Options carry a hash of all sources, since the cache of CuPy does not see edits of
+included headers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import ctypes
 import hashlib
 import itertools
 import re
-from functools import lru_cache
+from functools import cache
 from importlib import util
 from pathlib import Path
 
@@ -21,7 +22,7 @@ class CompileError(RuntimeError):
     """NVRTC refused a kernel; the message holds its log."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel_directory() -> Path:
     """Where the sources are: beside the package in a source tree, inside it in an installed wheel.
 
@@ -35,7 +36,7 @@ def kernel_directory() -> Path:
     raise FileNotFoundError(f"no CUDA sources in {places[0]} or {places[1]}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def source_hash() -> str:
     """Hash of all kernel sources, headers included."""
     digest = hashlib.sha256()
@@ -52,7 +53,8 @@ def variants(file: str) -> list[dict]:
     found = []
     for line in lines:
         names, values = zip(*(item.split("=") for item in line.split()), strict=True)
-        found += [dict(zip(names, choice, strict=True)) for choice in itertools.product(*(v.split(",") for v in values))]
+        for choice in itertools.product(*(v.split(",") for v in values)):
+            found.append(dict(zip(names, choice, strict=True)))
     return found
 
 
@@ -62,7 +64,7 @@ def options(macros: dict) -> tuple[str, ...]:
     return (STANDARD, f"-I{kernel_directory()}", f"-DSOURCES=0x{source_hash()}", *defines)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _module(device: int, file: str, macros: tuple):
     import cupy
 
@@ -70,7 +72,7 @@ def _module(device: int, file: str, macros: tuple):
     return cupy.RawModule(code=code, options=options(dict(macros)), backend="nvrtc")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _kernel(device: int, file: str, name: str, shared: int, macros: tuple):
     function = _module(device, file, macros).get_function(name)
     if shared > 48 * 1024:
@@ -88,7 +90,7 @@ def kernel(file: str, name: str, shared: int = 0, **macros):
     return _kernel(cupy.cuda.Device().id, file, name, shared, tuple(sorted(macros.items())))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _sizes(device: int, file: str, macros: tuple) -> tuple[int, ...]:
     import cupy
 
@@ -103,7 +105,7 @@ def launch_sizes(file: str, **macros) -> tuple[int, ...]:
     return _sizes(cupy.cuda.Device().id, file, tuple(sorted(macros.items())))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _nvrtc() -> ctypes.CDLL:
     """The NVRTC library of the nvidia-cuda-nvrtc wheel, or of the system."""
     candidates = ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"]
@@ -127,7 +129,7 @@ def _text(library: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> bytes:
 
 
 def compile_offline(file: str, macros: dict, architecture: int, what: str = "CUBIN") -> bytes:
-    """Machine code ("CUBIN") or assembly ("PTX") of one variant for ``sm_<architecture>``; needs neither a GPU nor CuPy.
+    """Machine code ("CUBIN") or assembly ("PTX") of one variant for ``sm_<architecture>``, without a GPU or CuPy.
 
     Raises CompileError with NVRTC's log, also for warnings.
     """
