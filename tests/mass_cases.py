@@ -78,7 +78,7 @@ def rotation(b):
 
 
 def direct(case: Case, mass: float, moment: float, columns: int = 0):
-    """In extended precision: stencil (offsets, 9 or 1, *padded) times ``mass``, moments (4, *padded) times ``moment``."""
+    """Extended precision: stencil (offsets, 9 or 1, *padded) times ``mass``, moments (4, *padded) times ``moment``."""
     d, order, used = len(case.cells), case.order, case.cell >= 0
     s, cell = case.s[:, used].astype(np.longdouble), case.cell[used]
     index = np.stack(np.unravel_index(cell, case.cells)) + 1

@@ -37,8 +37,9 @@ def assembled(backend, case, method, *, columns=0, several=1, **options):
     shape = (len(direct_offsets(case)), 1 if columns == 1 else 9, *case.padded)
     stencil, moments = xp.ones(shape), None if columns else xp.ones((4, *case.padded))
     particles = particles_of(backend, case, columns, **options)
+    B = backend.from_host(case.B)
     assembly.add_particles(backend, [particles] * several, [case.beta] * several, method=name, precision=precision,
-                           B_nodes=backend.from_host(case.B), scale=1.0 / block.volume, stencil=stencil, moments=moments)
+                           B_nodes=B, scale=1.0 / block.volume, stencil=stencil, moments=moments)
     return backend.to_host(stencil) - 1.0, None if columns else backend.to_host(moments) - 1.0
 
 

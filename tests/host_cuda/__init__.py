@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 

@@ -49,7 +49,7 @@ class Particles:
 
     @classmethod
     def of_columns(cls, backend, block: Block, cell, s, columns) -> Particles:
-        """Particles in any order with coefficients (1 or 9, P), sorted by cell here; stably, so sums are reproducible."""
+        """Particles in any order with coefficients (1 or 9, P), sorted by cell here; stably: sums are reproducible."""
         xp = backend.xp
         cell = xp.asarray(cell, dtype=xp.int32)
         order = xp.argsort(cell, kind="stable")
