@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ecsim.backend import BackendError, select
 from ecsim.deck import Deck, dump, load_deck
 from ecsim.deck.compare import differences
 from ecsim.deck.source import read_toml_text
+from ecsim.diagnostics.base import Setting
+from ecsim.diagnostics.fields import Params as FieldParams
 from ecsim.grid import Grid
 from ecsim.output.checkpoint import Checkpoint, CheckpointError, discard_later, find_checkpoint, is_checkpoint_of
 from ecsim.output.provenance import provenance
@@ -22,6 +25,7 @@ from ecsim.plasma import Plasma
 from ecsim.problems import registry
 from ecsim.recorder import Recorder
 from ecsim.resume import Checkpointer, Reader
+from ecsim.units import reference_frequency
 
 
 def place(grid: Grid, *, device: str, threads: int, ranks=None, transport: str = "auto"):
@@ -122,7 +126,11 @@ def _plasma(deck: Deck, domain: Domain, backend, checkpoint: Checkpoint | None) 
 
 
 def _recorder(deck: Deck, plasma: Plasma, directory, attributes, goes_on: bool) -> Recorder:
-    output = deck.output
-    return Recorder(plasma, directory, deck_text=dump(deck), overwrite=output.overwrite, attributes=attributes,
-                    energies_every=output.energies_every, gauss_every=output.gauss_every,
-                    fields_every=output.fields_every, resume_at=plasma.step if goes_on else None)
+    """With the diagnostics of the deck; output.fields_every is short for one of all fields in double precision."""
+    output, entries = deck.output, [(entry.kind, entry.params) for entry in deck.diagnostic]
+    if output.fields_every:
+        entries.insert(0, ("fields", FieldParams(every=output.fields_every, precision="float64")))
+    setting = Setting(Path(directory), attributes, reference_frequency(deck.units.omega_pi, deck.units.density),
+                      output.author, plasma.step if goes_on else None)
+    return Recorder(plasma, setting, deck_text=dump(deck), overwrite=output.overwrite, entries=entries,
+                    energies_every=output.energies_every, gauss_every=output.gauss_every)

@@ -131,6 +131,19 @@ class Plasma:
         """Total charge of all species over all ranks."""
         return float(self._sums[:, 4].sum())
 
+    def temperatures(self) -> np.ndarray:
+        """m ⟨(v − ⟨v⟩)²⟩/3 of each species over the whole box, in m_i c²; 0 where there are no particles."""
+        found = np.zeros(len(self.species))
+        for k, (s, sums) in enumerate(zip(self.species, self._sums, strict=True)):
+            if sums[4]:
+                found[k] = (2 * sums[0] / sums[4] - ((sums[1:4] / sums[4]) ** 2).sum()) / (3 * abs(s.charge_to_mass))
+        return found
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Macro-particles of each species on all ranks."""
+        return self._numbers
+
     @property
     def n_particles(self) -> int:
         """Macro-particles of all species on all ranks."""

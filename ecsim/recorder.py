@@ -1,78 +1,101 @@
-"""What a run writes while it goes on: rows of energies.h5 and field snapshots, each on its own interval."""
+"""What a run writes while it goes on: rows of energies.h5, and whatever diagnostics the deck asks for, when it is due."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ecsim.diagnostics import registry
+from ecsim.diagnostics.base import Diagnostic, Setting
 from ecsim.diagnostics.conservation import divergence_B, gauss_residual
+from ecsim.diagnostics.sample import Sample
 from ecsim.output.energies import EnergyFile
-from ecsim.output.rundir import ENERGIES, continue_run_directory, create_run_directory
-from ecsim.output.snapshots import Mesh, write_fields
+from ecsim.output.rundir import ENERGIES, continue_run_directory, create_run_directory, discard_later_files
 from ecsim.plasma import Plasma
 
 
 class Recorder:
     """Writes the files of one run.
 
-    directory : run directory, made here.  deck_text, attributes : stored with the results.
-    energies_every, gauss_every, fields_every : intervals in steps; 0 is never (energies: at least 1).
-    resume_at : go on after this step in a directory that a run has written.
-    moments : whether snapshots hold each species' charge density, current and pressure tensor.
+    setting : where, and what the files say of the run; the directory is made here, or gone on with from
+    ``setting.resume_at``.  deck_text : stored with the results.  energies_every, gauss_every : intervals in steps; 0 is
+    never (energies: at least 1).  entries : kind and Params of each diagnostic.
     Raises OSError naming the path when something cannot be written.
     """
 
-    def __init__(self, plasma: Plasma, directory, *, deck_text: str, attributes: Mapping[str, Any],
-                 energies_every: int = 1, gauss_every: int = 10, fields_every: int = 0, moments: bool = True,
-                 overwrite: bool = False, resume_at: int | None = None) -> None:
-        self.plasma, self.attributes = plasma, dict(attributes)
-        self.energies_every, self.gauss_every, self.fields_every = energies_every, gauss_every, fields_every
-        self.moments = moments
-        self.resumed = resume_at is not None
-        prepare = continue_run_directory if self.resumed else partial(create_run_directory, overwrite=overwrite)
-        self.directory: Path = prepare(directory, deck_text)
-        self.file = EnergyFile(self.directory / ENERGIES, species=[s.name for s in plasma.species],
-                               attributes={**self.attributes, "deck": deck_text}, resume_at=resume_at)
+    def __init__(self, plasma: Plasma, setting: Setting, *, deck_text: str, energies_every: int = 1, gauss_every: int = 10,
+                 entries: Sequence[tuple[str, Any]] = (), overwrite: bool = False) -> None:
+        self.plasma, self.setting = plasma, setting
+        self.energies_every, self.gauss_every = energies_every, gauss_every
+        self.world, self.directory = plasma.domain.world, setting.directory
+        self.file: EnergyFile | None = None
+        self.world.on_root(partial(self._prepare, deck_text, overwrite))
+        self.diagnostics: list[Diagnostic] = [registry()[kind].Diagnostic(params, kind, plasma, setting)
+                                              for kind, params in entries]
+        self.sample = Sample(plasma)
         self._gauss = math.nan
-        self._meshes: dict[str, Mesh] = {}
+
+    def _prepare(self, deck_text: str, overwrite: bool) -> None:
+        """The directory and the energy file; on rank 0."""
+        at = self.setting.resume_at
+        if at is None:
+            create_run_directory(self.directory, deck_text, overwrite)
+        else:
+            continue_run_directory(self.directory, deck_text)
+            discard_later_files(self.directory, at)
+        self.file = EnergyFile(self.directory / ENERGIES, species=[s.name for s in self.plasma.species],
+                               attributes={**self.setting.attributes, "deck": deck_text}, resume_at=at)
 
     def inspect(self, p: Plasma) -> None:
         """In the middle of a cycle, with x^{n+1/2}, v^n and E^{n+θ} in hand: what the end of the cycle cannot see."""
         step = p.step + 1
-        self._gauss, self._meshes = math.nan, {}
-        if _due(step, self.gauss_every):
-            with p.backend.timer.phase("output"):
+        self.sample.forget()
+        self._gauss = math.nan
+        with p.backend.timer.phase("output"):
+            if _due(step, self.gauss_every):
                 self._gauss = self._gauss_residual(p)
-        if _due(step, self.fields_every):
-            with p.backend.timer.phase("output"):
-                self._meshes = self._species_moments(p, -0.5 * p.dt) if self.moments else {}
+            if any(d.moments and d.due(step) for d in self.diagnostics):
+                self.sample.take_moments()
+
+    def start(self, simulation) -> None:
+        """Before the first cycle: what is due at step 0; a run that goes on has that already."""
+        if self.setting.resume_at is None:
+            self.record(simulation)
 
     def record(self, simulation) -> None:
         """After a cycle, or before the first: whatever is due at this step."""
         p = self.plasma
         with p.backend.timer.phase("output"):
             if _due(p.step, self.energies_every):
-                self.file.append(self._row(simulation))
-            if _due(p.step, self.fields_every):
-                self._snapshot(p)
-
-    def start(self, simulation) -> None:
-        """Before the first cycle: what is due at step 0; a run that goes on has that already."""
-        if not self.resumed:
-            self.record(simulation)
+                row = self._row(simulation)
+                if self.file is not None:
+                    self.file.append(row)
+            for diagnostic in self.diagnostics:
+                if diagnostic.due(p.step):
+                    diagnostic.record(self.sample)
+            self.sample.forget()
 
     def flush(self) -> None:
         """Write what is buffered."""
-        self.file.flush()
+        for file in (self.file, *self.diagnostics):
+            if file is not None:
+                file.flush()
 
     def close(self) -> None:
-        """Write what is buffered and close."""
-        self.file.close()
+        """Write what is buffered and close, every file even if one fails."""
+        error: OSError | None = None
+        for file in (self.file, *self.diagnostics):
+            try:
+                if file is not None:
+                    file.close()
+            except OSError as caught:
+                error = error or caught
+        if error is not None:
+            raise error
 
     def _row(self, simulation) -> dict[str, Any]:
         p = self.plasma
@@ -82,13 +105,13 @@ class Recorder:
             "step": p.step, "time": p.time, "electric": energies["electric"], "magnetic": energies["magnetic"],
             "kinetic": np.array(list(energies["kinetic"].values())), "total": energies["total"],
             "drift": simulation.drift(), "momentum": p.momentum(), "charge": p.charge(),
-            "divergence_B": divergence_B(centred_B), "gauss_residual": self._gauss,
+            "divergence_B": divergence_B(centred_B, p.halo.max), "gauss_residual": self._gauss,
             "iterations": solution.iterations if solution else 0, "residual": solution.residual if solution else 0.0,
             "at_rounding": bool(solution and solution.at_rounding),
         }
 
     def _gauss_residual(self, p: Plasma) -> float:
-        xp = p.backend.xp
+        xp, host = p.backend.xp, p.backend.to_host
         charge = xp.zeros(p.block.padded)
         for s in p.species:
             s.store.deposit_centre_charge(charge)
@@ -96,39 +119,12 @@ class Recorder:
         E_half = xp.zeros_like(p.E)
         E_half[...] = p.E + 0.5 * (p.E_theta - p.E) / p.theta
         divergence = p.operators.divergence_of_nodes(E_half)
-        return gauss_residual(p.backend.to_host(divergence), p.backend.to_host(charge[p.owned]))
 
-    def _species_moments(self, p: Plasma, time_offset: float) -> dict[str, Mesh]:
-        meshes = {}
-        for s in p.species:
-            padded = s.store.deposit_moments()
-            p.halo.add(padded)
-            m = p.backend.to_host(padded[p.owned])
-            meshes[f"rho_{s.name}"] = Mesh(m[0], "node", "charge_density", time_offset)
-            meshes[f"J_{s.name}"] = Mesh(m[1:4], "node", "current_density", time_offset)
-            meshes[f"P_{s.name}"] = Mesh(_pressure(m, s.charge_to_mass), "node", "pressure", time_offset)
-        return meshes
+        def reduce_sum(values):
+            return host(p.halo.sum(p.backend.from_host(np.asarray(values, dtype=np.float64))))
 
-    def _snapshot(self, p: Plasma) -> None:
-        host, offset = p.backend.to_host, -0.5 * p.dt
-        fields = {"E": Mesh(host(p.E[p.owned]), "node", "electric_field"),
-                  "B": Mesh(host(p.B[p.owned]), "centre", "magnetic_field")}
-        if p.step:
-            fields["rho"] = Mesh(host(p.moments[0][p.owned]), "node", "charge_density", offset)
-            fields["J"] = Mesh(host(p.total_current()), "node", "current_density", offset)
-        elif self.moments:
-            self._meshes = self._species_moments(p, 0.0)
-        write_fields(self.directory, step=p.step, time=p.time, dt=p.dt, spacing=p.block.spacing,
-                     fields={**fields, **self._meshes}, attributes=self.attributes)
+        return gauss_residual(host(divergence), host(charge[p.owned]), reduce_sum)
 
 
 def _due(step: int, interval: int) -> bool:
     return interval > 0 and step % interval == 0
-
-
-def _pressure(m: np.ndarray, charge_to_mass: float) -> np.ndarray:
-    """Pressure tensor (6, *cells) of one species from Σ w W (1, v, v v)/V: Σ m (v−u)(v−u) W/V; 0 on empty nodes."""
-    rho, J, second = m[0], m[1:4], m[4:10]
-    inverse = np.divide(1.0, rho, out=np.zeros_like(rho), where=rho != 0)
-    pairs = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
-    return np.stack([second[c] - J[i] * J[j] * inverse for c, (i, j) in enumerate(pairs)]) / charge_to_mass

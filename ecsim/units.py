@@ -24,6 +24,15 @@ def plasma_frequency(density: float, charge_to_mass: float, charge: float = 1.0)
     return sqrt(abs(density * charge * charge_to_mass))
 
 
+def reference_frequency(omega_pi: float | None, density: float | None) -> float | None:
+    """ω_pi in rad/s: as given, or of protons of ``density`` per m³, or None where neither is."""
+    if density is None:
+        return omega_pi
+    from scipy import constants as si
+
+    return sqrt(density * si.e**2 / (si.epsilon_0 * si.m_p))
+
+
 def gyrofrequency(magnetic_field: float, charge_to_mass: float) -> float:
     """|q B / m| of a species, in ω_pi."""
     return abs(charge_to_mass * magnetic_field)

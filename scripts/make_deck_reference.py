@@ -7,8 +7,10 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from ecsim.deck.schema import SECTIONS, Problem
+from ecsim.deck.overrides import LISTS
+from ecsim.deck.schema import SECTIONS, Diagnostic, Problem
 from ecsim.deck.values import describe
+from ecsim.diagnostics import registry as diagnostics
 from ecsim.keys import keys_of, rule_of
 from ecsim.problems import registry
 
@@ -29,9 +31,10 @@ def page() -> str:
     """The whole page as Markdown."""
     parts = [INTRODUCTION]
     for name, cls in SECTIONS.items():
-        heading = f"[[{name}]]" if name == "species" else f"[{name}]"
+        heading = f"[[{name}]]" if name in LISTS else f"[{name}]"
         parts.append(f"## `{heading}`\n\n{(cls.__doc__ or '').strip()}\n")
-        parts.append(problem_sections() if cls is Problem else table(cls))
+        sections = {Problem: problem_sections, Diagnostic: diagnostic_sections}
+        parts.append(sections[cls]() if cls in sections else table(cls))
     return "\n".join(parts)
 
 
@@ -44,6 +47,16 @@ def problem_sections() -> str:
         honoured = ", ".join(f"`{key}`" for key in problem.species_keys)
         species = f" Of the optional `[[species]]` keys it takes {honoured}." if honoured else ""
         parts.append(f"### `{name}`\n\n{summary}{species}\n\n{table(problem.Params)}")
+    return "\n".join(parts)
+
+
+def diagnostic_sections() -> str:
+    """The key ``kind``, then each kind with its keys."""
+    known = diagnostics()
+    parts = [f"`kind` is one of {', '.join(f'`{name}`' for name in known)}.\n"]
+    for name, module in known.items():
+        summary = " ".join((module.__doc__ or "").strip().split("\n\n")[0].split())
+        parts.append(f"### `{name}`\n\n{summary}\n\n{table(module.Params)}")
     return "\n".join(parts)
 
 

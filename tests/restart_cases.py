@@ -20,9 +20,9 @@ DECK = {
 }
 
 
-def run(directory, steps: int, **more) -> Simulation:
-    """Run the deck to ``steps`` in a directory and close it."""
-    simulation = Simulation.from_deck(DECK, output=directory, steps=steps, **more)
+def run(directory, steps: int, diagnostic=(), **more) -> Simulation:
+    """Run the deck, with diagnostics, to ``steps`` in a directory and close it."""
+    simulation = Simulation.from_deck({**DECK, "diagnostic": list(diagnostic)}, output=directory, steps=steps, **more)
     simulation.run()
     return simulation
 

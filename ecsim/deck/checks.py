@@ -7,7 +7,7 @@ from typing import Any
 
 from ecsim.deck import schema
 from ecsim.deck.faults import Fault, show
-from ecsim.deck.schema import Assembly, Backend, Deck, Grid, Mpi, Species, Time
+from ecsim.deck.schema import Assembly, Backend, Deck, Grid, Mpi, Species, Time, Units
 
 MOST_STEPS = 10**12
 OPTIONAL_SPECIES_KEYS = ("density", "thermal_velocity", "drift")
@@ -82,6 +82,31 @@ def problem_faults(deck: Deck, problem: Any) -> Iterator[Fault]:
                 yield Fault(f"species.{species.name}.{name}", show(value), message)
     if hasattr(problem, "faults"):
         yield from (Fault(where, value_at(deck, where), message) for where, message in problem.faults(deck))
+
+
+def diagnostic_faults(deck: Deck) -> Iterator[Fault]:
+    """What a diagnostic cannot measure in this box, and files that two of them would write."""
+    if not deck.diagnostic:
+        return
+    from ecsim.diagnostics import registry
+    from ecsim.diagnostics.base import Scene
+
+    scene = Scene(deck.grid.cells, deck.grid.size, tuple(s.name for s in deck.species), deck.particles.ids)
+    taken = {"fields": "output.fields_every"} if deck.output.fields_every else {}
+    for index, entry in enumerate(deck.diagnostic):
+        path = f"diagnostic.{index}"
+        for name, message in registry()[entry.kind].faults(entry.params, scene):
+            value = entry.kind if name == "kind" else getattr(entry.params, name)
+            yield Fault(f"{path}.{name}", "" if value is None else show(value), message)
+        if entry.name in taken:
+            yield Fault(f"{path}.name", show(entry.name), f"its files have the name of {taken[entry.name]} already")
+        taken.setdefault(entry.name, path)
+
+
+def units_faults(units: Units) -> Iterator[Fault]:
+    """One reference is enough."""
+    if units.omega_pi is not None and units.density is not None:
+        yield Fault("units.density", show(units.density), "give either units.omega_pi or units.density, not both")
 
 
 def value_at(deck: Deck, path: str) -> str:

@@ -8,6 +8,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ecsim import diagnostics
 from ecsim.deck import checks, schema, source
 from ecsim.deck.faults import DeckError, Fault, hint, nearest, show
 from ecsim.deck.overrides import Overrides, apply
@@ -63,6 +64,7 @@ class _Reader:
         if deck is not None:
             problem = registry()[deck.problem.name]
             self.faults += checks.problem_faults(deck, problem)
+            self.faults += checks.diagnostic_faults(deck)
         if self.faults or deck is None:
             raise DeckError(self.faults, self.name)
         return deck
@@ -73,6 +75,8 @@ class _Reader:
             return self._species([] if table is None else table)
         if name == "problem":
             return self._problem({} if table is None else table)
+        if name == "diagnostic":
+            return self._diagnostics([] if table is None else table)
         return self._section(name, schema.SECTIONS[name], {} if table is None else table)
 
     def _section(self, path: str, cls: Any, table: Any) -> Any:
@@ -105,6 +109,24 @@ class _Reader:
         params = self._section("problem", known[name].Params, own)
         return None if params is None else schema.Problem(name, params)
 
+    def _diagnostics(self, tables: Any) -> tuple[schema.Diagnostic, ...] | None:
+        if not isinstance(tables, (list, tuple)):
+            return self._fault("diagnostic", tables, "must be written [[diagnostic]], one for each")
+        before = len(self.faults)
+        found = [self._diagnostic(f"diagnostic.{index}", table) for index, table in enumerate(tables)]
+        return tuple(found) if len(self.faults) == before else None
+
+    def _diagnostic(self, path: str, table: Any) -> schema.Diagnostic | None:
+        if not isinstance(table, Mapping):
+            return self._fault(path, table, "must be a section, written [[diagnostic]]")
+        kind = table.get("kind")
+        if kind not in diagnostics.KINDS:
+            near = hint(kind, diagnostics.KINDS) if isinstance(kind, str) else ""
+            return self._fault(f"{path}.kind", kind, f"must be one of {', '.join(diagnostics.KINDS)}{near}")
+        own = {key: value for key, value in table.items() if key != "kind"}
+        params = self._section(path, diagnostics.registry()[kind].Params, own)
+        return None if params is None else schema.Diagnostic(kind, params)
+
     def _species(self, tables: Any) -> tuple[schema.Species, ...] | None:
         if not isinstance(tables, (list, tuple)):
             return self._fault("species", tables, "must be written [[species]], one for each species")
@@ -124,6 +146,7 @@ class _Reader:
             (checks.grid_faults, ("grid",)),
             (checks.time_faults, ("time",)),
             (checks.backend_faults, ("assembly", "backend")),
+            (checks.units_faults, ("units",)),
             (checks.mpi_faults, ("grid", "mpi")),
         )
         found = []

@@ -32,9 +32,12 @@ def apply(raw: Mapping[str, Any], overrides: Overrides, faults: list[Fault]) -> 
     return tables
 
 
+LISTS = ("species", "diagnostic")
+
+
 def full_key(name: str) -> str:
     """``section.key`` of a bare key name that one section of the schema has; other names are returned as they are."""
-    sections = {section: cls for section, cls in schema.SECTIONS.items() if section not in ("species", "problem")}
+    sections = {section: cls for section, cls in schema.SECTIONS.items() if section not in (*LISTS, "problem")}
     owners = [section for section, cls in sections.items() if name in keys_of(cls)]
     return f"{owners[0]}.{name}" if len(owners) == 1 else name
 
@@ -60,12 +63,12 @@ def parse(overrides: Overrides, faults: list[Fault]) -> dict[str, Any]:
 
 def _put(tables: dict[str, Any], path: str, value: Any, faults: list[Fault]) -> None:
     section, *inner = path.split(".")
-    if section == "species" and len(inner) == 2:
-        table = _species_table(tables.get("species"), inner[0], path, value, faults)
-    elif section != "species" and len(inner) == 1:
+    if section in LISTS and len(inner) == 2:
+        table = _listed_table(section, tables.get(section), inner[0], path, value, faults)
+    elif section not in LISTS and len(inner) == 1:
         table = tables.setdefault(section, {})
     else:
-        form = "species.NAME.key=value" if section == "species" else "section.key=value"
+        form = f"{section}.NAME.key=value" if section in LISTS else "section.key=value"
         homes = schema.homes()
         near = nearest(section, homes)
         meant = f"; did you mean `{homes[near]}`?" if near and not inner else ""
@@ -75,16 +78,16 @@ def _put(tables: dict[str, Any], path: str, value: Any, faults: list[Fault]) -> 
         table[inner[-1]] = value
 
 
-def _species_table(species: Any, which: str, path: str, value: Any, faults: list[Fault]) -> Any:
-    """The table of a species given by its name or its number from 0."""
-    if not isinstance(species, list):
-        species = []
-    names = [str(entry.get("name")) for entry in species if isinstance(entry, dict)]
-    if which.isdecimal() and int(which) < len(species):
-        return species[int(which)]
-    for entry in species:
-        if isinstance(entry, dict) and entry.get("name") == which:
+def _listed_table(section: str, tables: Any, which: str, path: str, value: Any, faults: list[Fault]) -> Any:
+    """The table of a species or diagnostic given by its name or its number from 0."""
+    if not isinstance(tables, list):
+        tables = []
+    names = [str(entry.get("name", entry.get("kind"))) for entry in tables if isinstance(entry, dict)]
+    if which.isdecimal() and int(which) < len(tables):
+        return tables[int(which)]
+    for entry in tables:
+        if isinstance(entry, dict) and entry.get("name", entry.get("kind")) == which:
             return entry
-    have = f"the deck has {', '.join(names)}" if names else "the deck has no species"
-    faults.append(Fault(path, show(value), f"there is no species {which} ({have}){hint(which, names)}"))
+    have = f"the deck has {', '.join(names)}" if names else f"the deck has no {section}"
+    faults.append(Fault(path, show(value), f"there is no {section} {which} ({have}){hint(which, names)}"))
     return None

@@ -223,6 +223,19 @@ class Output:
 
 
 @dataclasses.dataclass(frozen=True)
+class Diagnostic:
+    """One thing that the run measures; write a [[diagnostic]] table for each, with the keys of its kind."""
+
+    kind: str = key(help="What it measures")
+    params: Any = None
+
+    @property
+    def name(self) -> str:
+        """What its files are called."""
+        return self.params.name or self.kind
+
+
+@dataclasses.dataclass(frozen=True)
 class Checkpoint:
     """When the whole state is written, to go on from; also on SIGTERM and at the end of --max-minutes."""
 
@@ -255,6 +268,7 @@ class Deck:
     backend: Backend = Backend()
     mpi: Mpi = Mpi()
     output: Output = Output()
+    diagnostic: tuple[Diagnostic, ...] = ()
     checkpoint: Checkpoint = Checkpoint()
     units: Units = Units()
     source: str = dataclasses.field(default="", compare=False)
@@ -271,6 +285,7 @@ SECTIONS: dict[str, Any] = {
     "backend": Backend,
     "mpi": Mpi,
     "output": Output,
+    "diagnostic": Diagnostic,
     "checkpoint": Checkpoint,
     "units": Units,
 }

@@ -20,6 +20,8 @@ def resolved(deck: Deck) -> dict[str, Any]:
         part = getattr(deck, name)
         if name == "species":
             tables[name] = [_table(species) for species in part]
+        elif name == "diagnostic":
+            tables[name] = [{"kind": entry.kind, **_table(entry.params)} for entry in part]
         elif name == "problem":
             tables[name] = {"name": part.name, **_table(part.params)}
         else:

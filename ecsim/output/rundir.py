@@ -117,6 +117,15 @@ def continue_run_directory(path: str | os.PathLike[str], deck_text: str) -> Path
     return path
 
 
+def discard_later_files(path: str | os.PathLike[str], step: int) -> None:
+    """Remove the openPMD files of steps after ``step``: of a future that a restart computes again."""
+    for pattern in (f"{FIELDS}/fields_[0-9]*.h5", f"{DIAGNOSTICS}/*/*_[0-9]*.h5"):
+        for file in Path(path).glob(pattern):
+            number = file.stem.rpartition("_")[2]
+            if number.isdigit() and int(number) > step:
+                file.unlink()
+
+
 def read_deck_text(path: str | os.PathLike[str]) -> str:
     """The resolved deck stored in a run directory. Raises OSError if there is none."""
     return (Path(path) / DECK).read_text(encoding="utf-8")

@@ -1,0 +1,186 @@
+"""Diagnostics of whole runs: what they write is right, and writing it changes nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from restart_cases import DECK, assert_same, run, state
+
+from ecsim.deck import DeckError, load_deck
+from ecsim.output.energies import read_energies
+from ecsim.output.particles import read_particles
+from ecsim.output.series import read_series
+from ecsim.output.snapshots import list_snapshots, read_fields
+from ecsim.simulation import Simulation
+
+ALL = [
+    {"kind": "fields", "every": 2, "precision": "float64", "records": ["E", "B", "rho", "J", "JE", "moments", "u_ions"]},
+    {"kind": "fields", "name": "corner", "every": 3, "region": [0.3, 0.9, 0.0, 0.42], "stride": [2, 1]},
+    {"kind": "particles", "every": 2, "precision": "float64"},
+    {"kind": "particles", "name": "some", "every": 3, "every_id": 3, "species": ["electrons"], "region": [0.1, 0.6, 0.0, 0.7]},
+    {"kind": "probe", "every": 1, "position": [0.3, 0.28], "moments": True},
+    {"kind": "cut", "name": "line", "every": 2, "along": ["y"], "at": [0.3], "records": ["E", "B", "n_ions"]},
+    {"kind": "cut", "name": "plane", "every": 2, "along": ["x", "y"], "records": ["B"]},
+    {"kind": "spectrum", "every": 2, "record": "E", "along": ["x"]},
+    {"kind": "spectrum", "name": "both", "every": 2, "record": "n_electrons", "along": ["x", "y"]},
+    {"kind": "histogram", "every": 2, "species": "electrons", "axes": ["vx", "vy"], "low": [-3, -3], "high": [3, 3],
+     "bins": [6, 5]},
+    {"kind": "reconnection", "every": 2},
+    {"kind": "tracers", "every": 1, "species": "ions", "every_id": 7},
+    {"kind": "health", "every": 2},
+]
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    """A run of 6 cycles with every diagnostic, still in memory, and its directory."""
+    directory = tmp_path_factory.mktemp("full") / "run"
+    return run(directory, 6, ALL), directory
+
+
+def series(directory, name):
+    return read_series(directory / "diagnostics" / f"{name}.h5")
+
+
+def test_the_plasma_does_not_notice(tmp_path, full):
+    sparse = Simulation.from_deck(DECK, steps=6)
+    sparse.run()
+    assert_same(state(full[0]), state(sparse))
+    rare = run(tmp_path, 6, [{**entry, "every": 5} for entry in ALL], energies_every=5, gauss_every=0)
+    assert_same(state(rare), state(sparse))
+
+
+def test_snapshots_hold_the_fields(full):
+    simulation, directory = full
+    paths = list_snapshots(directory, "fields")
+    assert [path.name for path in paths] == [f"fields_{step:06d}.h5" for step in (0, 2, 4, 6)]
+    last = read_fields(paths[-1]).meshes
+    np.testing.assert_array_equal(last["E"].values, simulation.E)
+    np.testing.assert_array_equal(last["B"].values, simulation.B)
+    np.testing.assert_array_equal(last["rho"].values, simulation.rho)
+    np.testing.assert_allclose(last["rho_ions"].values + last["rho_electrons"].values, simulation.rho, atol=1e-12)
+    np.testing.assert_array_equal(last["n_electrons"].values, -last["rho_electrons"].values)
+    np.testing.assert_allclose(last["u_ions"].values * last["rho_ions"].values, last["J_ions"].values, atol=1e-14)
+    trace = last["P_ions"].values[[0, 3, 5]].sum(axis=0)
+    np.testing.assert_allclose(last["T_ions"].values * 3 * last["n_ions"].values, trace, rtol=1e-13)
+    assert last["T_ions"].quantity == "temperature" and last["JE"].values.any()
+    assert [last[name].time_offset for name in ("E", "J", "T_ions")] == [0.0, -0.1, -0.1]
+    assert [mesh.time_offset for mesh in read_fields(paths[0]).meshes.values()] == [0.0] * len(last)
+
+
+def test_a_part_of_the_grid_with_a_stride(full):
+    simulation, directory = full
+    last = read_fields(list_snapshots(directory, "corner")[-1])
+    assert last.cells == (2, 3) and last.spacing == pytest.approx((0.3, 0.14)) and last.offset == pytest.approx((0.3, 0.0))
+    np.testing.assert_array_equal(last.meshes["E"].values, simulation.E[:, 2:6:2, 0:3].astype(np.float32))
+    assert last.meshes["B"].centring == "centre"
+
+
+def test_particle_files_hold_the_particles(full):
+    simulation, directory = full
+    last = read_particles(list_snapshots(directory, "particles")[-1])
+    for s in simulation.species:
+        found = last[s.name]
+        np.testing.assert_array_equal(found["x"].T, s.x)
+        np.testing.assert_allclose(found["v"].T, s.v, rtol=1e-15)
+        np.testing.assert_array_equal(found["id"], s.id)
+        np.testing.assert_allclose(found["weight"] * found["charge"], s.q, rtol=1e-15)
+        assert found["mass"] == pytest.approx(1 / abs(s.charge_to_mass)) and found["time_offset"] == -0.1
+    some = read_particles(list_snapshots(directory, "some")[-1])
+    electrons = simulation.species[1]
+    chosen = (electrons.id % 3 == 0) & (electrons.x[:, 0] >= 0.1) & (electrons.x[:, 0] < 0.6)
+    assert list(some) == ["electrons"] and 0 < chosen.sum() < len(chosen) / 3
+    np.testing.assert_array_equal(some["electrons"]["id"], electrons.id[chosen])
+
+
+def test_probe_cut_and_spectrum_agree_with_the_fields(full):
+    simulation, directory = full
+    probe, line, plane = (series(directory, name) for name in ("probe", "line", "plane"))
+    assert probe["step"].tolist() == list(range(7))
+    np.testing.assert_allclose(probe["E"][-1], simulation.E[:, 2, 2], rtol=1e-13)
+    around = simulation.B[:, 1:3, 1:3].mean(axis=(1, 2))
+    np.testing.assert_allclose(probe["B"][-1], around, rtol=1e-13)
+    np.testing.assert_array_equal(line["E"][-1], simulation.E[:, 2])
+    np.testing.assert_array_equal(line["B"][-1], simulation.B[:, 2])
+    np.testing.assert_allclose(line["axes"]["y_centre"], 0.14 * (np.arange(5) + 0.5))
+    np.testing.assert_array_equal(plane["B"][-1], simulation.B)
+    assert probe["T_electrons"][-1] > 0
+    spectrum = series(directory, "spectrum")
+    np.testing.assert_allclose(spectrum["power"][-1].sum(axis=-1), (simulation.E**2).mean(axis=(1, 2)), rtol=1e-12)
+    assert spectrum["axes"]["kx"][1] == pytest.approx(2 * np.pi / 0.9)
+    density = read_fields(list_snapshots(directory, "fields")[-1]).meshes["n_electrons"].values
+    np.testing.assert_allclose(series(directory, "both")["power"][-1].sum(), (density**2).mean(), rtol=1e-12)
+
+
+def test_histogram_counts_every_particle(full):
+    simulation, directory = full
+    table = series(directory, "histogram")
+    electrons = simulation.species[1]
+    expected, _, _ = np.histogram2d(electrons.v[:, 0], electrons.v[:, 1], [6, 5], [[-3, 3], [-3, 3]], weights=-electrons.q)
+    np.testing.assert_allclose(table["f"][-1] * (1.0 * 1.2), expected, rtol=1e-12)
+    np.testing.assert_allclose(table["f"][-1].sum() * 1.2 + table["outside"][-1], -electrons.q.sum(), rtol=1e-12)
+
+
+def test_tracers_follow_the_same_particles(full):
+    simulation, directory = full
+    table = series(directory, "tracers")
+    ions = simulation.species[0]
+    assert table["axes"]["id"].tolist() == sorted(i for i in ions.id if i % 7 == 0)
+    order = np.argsort(ions.id)
+    chosen = order[np.isin(np.sort(ions.id), table["axes"]["id"])]
+    np.testing.assert_array_equal(table["v"][-1], ions.v[chosen])
+    step = (table["x"][1:] - table["x"][:-1] + np.array([0.45, 0.35])) % np.array([0.9, 0.7]) - np.array([0.45, 0.35])
+    np.testing.assert_allclose(step[1:], 0.1 * (table["v"][1:-1, :, :2] + table["v"][2:, :, :2]), atol=1e-12)
+
+
+def test_health_and_temperature(full):
+    simulation, directory = full
+    table = series(directory, "health")
+    electrons = simulation.species[1]
+    assert not table["not_finite"].any()
+    cells = np.abs(electrons.v[:, :2]) * 0.2 / np.array([0.15, 0.14])
+    assert table["fastest"][-1][1] == pytest.approx(cells.max(), rel=1e-14)
+    assert table["skipping"][-1][1] == pytest.approx((cells > 1).any(axis=1).mean(), rel=1e-14)
+    random = ((electrons.v - electrons.v.mean(axis=0)) ** 2).sum(axis=1).mean() / 3 / 25
+    assert table["temperature"][-1][1] == pytest.approx(random, rel=1e-12)
+
+
+def test_a_restart_continues_every_file(tmp_path, full):
+    more = {"checkpoint.every": 3}
+    run(tmp_path, 5, ALL, **more)
+    (tmp_path / "checkpoints" / "step_000005" / "manifest.json").unlink()
+    run(tmp_path, 6, ALL, restart_from=tmp_path, **more)
+    for path in sorted((full[1] / "diagnostics").glob("*.h5")):
+        once, twice = read_series(path), read_series(tmp_path / "diagnostics" / path.name)
+        for name in once:
+            if name not in ("attributes", "axes"):
+                np.testing.assert_array_equal(twice[name], once[name], err_msg=f"{path.stem} {name}")
+    assert [path.name for path in list_snapshots(tmp_path, "corner")] == [path.name for path in list_snapshots(full[1], "corner")]
+    assert read_energies(tmp_path)["step"].tolist() == list(range(7))
+
+
+def test_one_more_diagnostic_after_a_restart(tmp_path, full):
+    run(tmp_path, 4, **{"checkpoint.every": 4})
+    resumed = run(tmp_path, 6, ALL[4:5], restart_from=tmp_path)
+    assert_same(state(resumed), state(full[0]))
+    assert series(tmp_path, "probe")["step"].tolist() == [5, 6]
+
+
+@pytest.mark.parametrize("entry, fault", [
+    ({"kind": "field", "every": 1}, r"diagnostic.0.kind = \"field\": must be one of .*did you mean `fields`"),
+    ({"kind": "fields"}, "diagnostic.0.every: missing"),
+    ({"kind": "fields", "every": 1, "records": ["n_muons"]}, "records .*has no record n_muons"),
+    ({"kind": "fields", "every": 1, "region": [0.0, 2.0, 0.0, 0.1]}, "region .*0 <= low < high <= 0.9 × 0.7"),
+    ({"kind": "cut", "every": 1, "along": ["z"]}, "along .*different axes out of x, y"),
+    ({"kind": "cut", "every": 1, "along": ["x"]}, "at .*a place for each other dimension, 1"),
+    ({"kind": "histogram", "every": 1, "species": "ions", "axes": ["z"], "low": [0], "high": [1], "bins": [2]}, "axes .*z"),
+    ({"kind": "probe", "every": 1, "position": [1.0, 0.0]}, "position .*in the box"),
+    ({"kind": "tracers", "every": 1, "species": "ions"}, "give either ids or every_id"),
+    ({"kind": "reconnection", "every": 1, "normal": "x"}, "normal .*two of the 2"),
+    ({"kind": "health", "every": 1, "evry": 2}, "evry = 2: unknown key; did you mean `every`"),
+])
+def test_faults_of_the_deck_are_named(entry, fault):
+    with pytest.raises(DeckError, match=fault):
+        load_deck({**DECK, "diagnostic": [entry]})
+    with pytest.raises(DeckError, match="name .*diagnostic.0 already"):
+        load_deck({**DECK, "diagnostic": [{"kind": "health", "every": 1}] * 2})
