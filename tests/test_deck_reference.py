@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 
 from ecsim.deck.schema import SECTIONS
+from ecsim.diagnostics import registry as diagnostics
 from ecsim.keys import keys_of
 from ecsim.problems import registry
 
@@ -21,6 +22,6 @@ def test_committed_page_is_current():
 def test_every_key_of_every_section_and_problem_is_on_the_page():
     page = (ROOT / "docs" / "deck_reference.md").read_text(encoding="utf-8")
     sections = [cls for name, cls in SECTIONS.items() if name != "problem"]
-    for cls in [*sections, *(problem.Params for problem in registry().values())]:
+    for cls in [*sections, *(module.Params for module in [*registry().values(), *diagnostics().values()])]:
         for name in keys_of(cls):
-            assert f"| `{name}` |" in page
+            assert f"| `{name}` |" in page or f"`{name}` is one of" in page

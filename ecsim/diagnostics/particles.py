@@ -47,7 +47,7 @@ class Diagnostic(base.Diagnostic):
             return
         path = openpmd_directory(self.setting.directory, self.name) / f"{self.name}_{sample.step:06d}.h5"
         block = self.plasma.block
-        write_particles(path, self.setting.moment(sample), populations, block.d, order=block.order,
+        write_particles(path, self.setting.moment(sample), populations, block.grid.size, order=block.order,
                         precision=self.params.precision)
 
     def _populations(self, sample: Sample) -> Iterator[Population]:

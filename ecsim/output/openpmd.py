@@ -41,10 +41,11 @@ class Moment:
 
 
 class Writer:
-    """The iteration of a file that is being written; ``room`` is called before anything large is."""
+    """A file that is being written, with the ``group`` of its records; `room` is called before anything large is."""
 
-    def __init__(self, file: h5py.File, part: Path, moment: Moment) -> None:
-        self.file, self.moment, self.iteration = file, moment, file[f"data/{moment.step}"]
+    def __init__(self, file: h5py.File, part: Path, moment: Moment, holds: str) -> None:
+        self.file, self.moment = file, moment
+        self.group = file.create_group(f"data/{moment.step}/{holds}")
         self._part, self._reserved = part, OVERHEAD
 
     def room(self, bytes_needed: int) -> None:
@@ -54,8 +55,8 @@ class Writer:
 
 
 @contextmanager
-def openpmd_file(path: Path, moment: Moment, what: str) -> Iterator[Writer]:
-    """A new openPMD file of one iteration, named, synced and renamed at the end.
+def openpmd_file(path: Path, moment: Moment, what: str, holds: str) -> Iterator[Writer]:
+    """A new openPMD file of one iteration with "meshes" or "particles" (``holds``), synced and renamed at the end.
 
     Raises OSError naming the path and ``what`` it is, when it cannot be written; then no partial file is left.
     """
@@ -64,8 +65,8 @@ def openpmd_file(path: Path, moment: Moment, what: str) -> Iterator[Writer]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with h5py.File(part, "w", libver=VERSION_BOUNDS, locking="best-effort") as file:
             reserve(part, OVERHEAD)
-            _write_root(file, path, moment)
-            yield Writer(file, part, moment)
+            _write_root(file, path, moment, holds)
+            yield Writer(file, part, moment, holds)
         sync(part)
         os.replace(part, path)
         sync(path.parent)
@@ -83,15 +84,14 @@ def set_attributes(group: h5py.Group | h5py.Dataset, attributes: Mapping[str, An
         group.attrs[key] = np.bytes_(value.encode()) if isinstance(value, str) else value
 
 
-def _write_root(file: h5py.File, path: Path, moment: Moment) -> None:
+def _write_root(file: h5py.File, path: Path, moment: Moment, holds: str) -> None:
     series = path.stem.rpartition("_")[0]
     set_attributes(file, {
         **moment.attributes,
         "openPMD": "1.1.0",
         "openPMDextension": np.uint32(1),
         "basePath": "/data/%T/",
-        "meshesPath": "meshes/",
-        "particlesPath": "particles/",
+        f"{holds}Path": f"{holds}/",
         "iterationEncoding": "fileBased",
         "iterationFormat": f"{series}_%06T",
         "author": moment.author,

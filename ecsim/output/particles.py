@@ -52,29 +52,29 @@ RECORDS = {
     "position": Record("length", 0, 0.0),
     "positionOffset": Record("length", 0, 0.0),
     "momentum": Record("momentum", 0, 1.0),
-    "weighting": Record("macro_number", 1, 1.0),
+    "weighting": Record("dimensionless", 1, 1.0),
     "charge": Record("charge", 0, 1.0),
     "mass": Record("mass", 0, 1.0),
     "id": Record("dimensionless", 0, 0.0),
 }
 
 
-def write_particles(path: Path, moment: Moment, populations: Iterable[Population], d: int, *, order: int,
+def write_particles(path: Path, moment: Moment, populations: Iterable[Population], box: Sequence[float], *, order: int,
                     precision: str = "float64") -> None:
-    """Write one openPMD file of particles in a box of ``d`` dimensions.
+    """Write one openPMD file of particles in a periodic box, given by its lengths along the active dimensions.
 
     order : of the particle shape.  precision : of positions, momenta and weights.
     Raises OSError naming the path; then no partial file is left.
     """
-    with openpmd_file(path, moment, "particle file") as writer:
-        group = writer.iteration.create_group("particles")
+    with openpmd_file(path, moment, "particle file", "particles") as writer:
         for population in populations:
-            _write_population(writer, group, population, d, order, np.dtype(precision))
+            _write_population(writer, population, len(box), order, np.dtype(precision))
+            _write_patch(writer.group[population.name], population, box, moment)
 
 
-def _write_population(writer: Writer, group: h5py.Group, p: Population, d: int, order: int, dtype: np.dtype) -> None:
+def _write_population(writer: Writer, p: Population, d: int, order: int, dtype: np.dtype) -> None:
     writer.room(p.n * ((d + 4) * dtype.itemsize + 8 * p.ids))
-    species = group.create_group(p.name)
+    species, real = writer.group.create_group(p.name), writer.moment.unit("macro_number")
     set_attributes(species, {
         "particleShape": float(order), "currentDeposition": "other",
         "currentDepositionParameters": "mass matrix (ECSIM)", "particlePush": "other",
@@ -93,7 +93,7 @@ def _write_population(writer: Writer, group: h5py.Group, p: Population, d: int, 
             species[f"position/{axis}"][first:last] = part["x"][k]
         for k, axis in enumerate(AXES):
             species[f"momentum/{axis}"][first:last] = p.mass * part["v"][k]
-        species["weighting"][first:last] = part["weight"]
+        species["weighting"][first:last] = real * part["weight"]
         if p.ids:
             species["id"][first:last] = part["id"]
     for axis in AXES[:d]:
@@ -101,6 +101,19 @@ def _write_population(writer: Writer, group: h5py.Group, p: Population, d: int, 
     _constant(species, "charge", p.charge, p.n)
     _constant(species, "mass", p.mass, p.n)
     _describe(species, p, writer.moment)
+
+
+def _write_patch(species: h5py.Group, p: Population, box: Sequence[float], moment: Moment) -> None:
+    """One patch that holds all particles: the whole box."""
+    patches = species.create_group("particlePatches")
+    for name, value in (("numParticles", p.n), ("numParticlesOffset", 0)):
+        patches[name] = np.array([value], np.uint64)
+        patches[name].attrs["unitSI"] = 1.0
+    for name, values in (("offset", [0.0] * len(box)), ("extent", box)):
+        for axis, value in zip(AXES, values, strict=False):
+            patches[f"{name}/{axis}"] = np.array([value], np.float64)
+            patches[f"{name}/{axis}"].attrs["unitSI"] = moment.unit("length")
+        patches[name].attrs["unitDimension"] = np.array(QUANTITIES["length"].dimension, dtype=np.float64)
 
 
 def _constant(species: h5py.Group, name: str, value: float, n: int) -> None:
@@ -119,7 +132,8 @@ def _describe(species: h5py.Group, p: Population, moment: Moment) -> None:
             "weightingPower": record.power, "macroWeighted": np.uint32(record.macro)})
         vector = name in ("position", "positionOffset", "momentum")
         for component in species[name].values() if vector else [species[name]]:
-            component.attrs["unitSI"] = moment.unit(record.quantity)
+            component.attrs["unitSI"] = 1.0 if name == "weighting" else moment.unit(record.quantity)
+    species["weighting"].attrs["perCodeUnit"] = moment.unit("macro_number")
 
 
 def read_particles(path: str | os.PathLike[str], species: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
@@ -142,7 +156,7 @@ def _read_population(group: h5py.Group) -> dict[str, Any]:
     found = {
         "x": np.stack([a[()].astype(np.float64) for a in group["position"].values()]),
         "v": np.stack([a[()].astype(np.float64) for a in group["momentum"].values()]) / mass,
-        "weight": group["weighting"][()].astype(np.float64),
+        "weight": group["weighting"][()].astype(np.float64) / group["weighting"].attrs["perCodeUnit"],
         "charge": plain(group["charge"].attrs["value"]), "mass": mass,
         "time_offset": plain(group["position"].attrs["timeOffset"]),
     }

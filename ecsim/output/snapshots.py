@@ -137,8 +137,8 @@ class Lattice:
 def write_meshes(path: Path, moment: Moment, fields: Iterable[tuple[str, Mesh]], lattice: Lattice,
                  precision: str = "float64") -> None:
     """Write records, taken one at a time, as the meshes of one openPMD file. Raises as `write_fields` does."""
-    with openpmd_file(path, moment, "snapshot") as writer:
-        meshes = writer.iteration.create_group("meshes")
+    with openpmd_file(path, moment, "snapshot", "meshes") as writer:
+        meshes = writer.group
         boundary = np.array([b"periodic"] * 2 * len(lattice.spacing))
         set_attributes(meshes, {**MESHES_ATTRIBUTES, "fieldBoundary": boundary, "particleBoundary": boundary})
         for name, mesh in fields:
