@@ -3,11 +3,11 @@
 // variants: DIM=1,2,3 ORDER=1,2 POS=float,double WEIGHTS=0,1 IDS=0,1 GATHER=float,double KICK=0,1
 //
 // One warp owns a cell at a time, and after it the cell as many further on as there are warps. E and B come to it once, as
-// polynomials in shared memory. It walks over the cell's slots in chunks of 32·UNROLL particles, lane -> particle; the
-// next chunk, be it of this cell or of the next, is always on its way. Those that stay are written back compacted and in
-// order, never behind a slot that is still to be read:
+// polynomials in shared memory. It takes the cell's slots in batches and those in chunks of 32 particles, lane -> particle;
+// while it works on one batch, the next, be it of this cell or of the next, is on its way to shared memory. Those that
+// stay are written back compacted and in order, never behind a slot that is still to be read:
 //
-//     slots  | stay 0 … stay-1 |  gap  | chunk in registers | to be read … |   slack   |
+//     slots  | stay 0 … stay-1 |  gap  | chunk in registers | already read, or to be … |   slack   |
 //
 // Leavers are staged in shared memory in the order they are met, with their position not yet wrapped, and written to the
 // outbox as a run sorted by bin when the stage is full or the cell is done. move_arrivals.cu brings them home.
@@ -17,19 +17,66 @@
 // written back to its own slot, kicked and pushed but not wrapped. `progress` says which slots are in that state; after
 // the outbox has grown, the same kernel with KICK = 0, dt = 0 and `resume` = 1 bins them. The gap always has room: it
 // holds one slot for each leaver so far.
+#include "async.cuh"
 #include "outbox.cuh"
 #include "push.cuh"
 
 #ifndef OCCUPANCY
-#define OCCUPANCY 4  // blocks per multiprocessor the registers must allow
-#define UNROLL 2     // chunks of 32 particles computed at a time
+#define OCCUPANCY 5  // blocks per multiprocessor the registers must allow
+#define MOST 64      // particles of a batch, where shared memory allows
 #endif
-constexpr int WARPS = 4, CHUNK = 32 * UNROLL;
+constexpr int WARPS = 4;
+constexpr int PARTICLE_BYTES = DIM * sizeof(POS) + 24 + 8 * WEIGHTS + 8 * IDS;
+constexpr int ROOM = 48 * 1024 / WARPS - sizeof(Fields) - sizeof(Leavers);  // bytes for two batches of a warp
+constexpr int BATCH = MOST * PARTICLE_BYTES * 2 <= ROOM ? MOST : 32;
+
+// Particles on their way: each lane fetches and reads its own.
+struct Batch {
+    double v[3][BATCH];
+#if WEIGHTS
+    double w[BATCH];
+#endif
+#if IDS
+    Word id[BATCH];
+#endif
+    POS s[DIM][BATCH];
+};
 
 struct Shared {
     Fields fields;
     Leavers leavers;
+    Batch batch[2];
 };
+
+// Start to fetch `n` particles from `slot` on.
+__device__ inline void fetch(const Store& from, Slot slot, int n, Batch& to, int lane) {
+    for (int j = lane; j < n && j < BATCH; j += 32) {
+#pragma unroll
+        for (int k = 0; k < DIM; ++k) copy_async(&to.s[k][j], &from.s[k][slot + j]);
+#pragma unroll
+        for (int k = 0; k < 3; ++k) copy_async(&to.v[k][j], &from.v[k][slot + j]);
+#if WEIGHTS
+        copy_async(&to.w[j], &from.w[slot + j]);
+#endif
+#if IDS
+        copy_async(&to.id[j], &from.id[slot + j]);
+#endif
+    }
+    close_group();
+}
+
+__device__ inline void take(const Batch& from, int j, Particle& p) {
+#pragma unroll
+    for (int k = 0; k < DIM; ++k) p.s[k] = from.s[k][j];
+#pragma unroll
+    for (int k = 0; k < 3; ++k) p.v[k] = from.v[k][j];
+#if WEIGHTS
+    p.w = from.w[j];
+#endif
+#if IDS
+    p.id = from.id[j];
+#endif
+}
 
 // A cell and the slots first + begin … first + end - 1 that are to be pushed.
 struct Cell {
@@ -70,22 +117,16 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
     Word unbinned = 0;
     Sums total;
 
-    Particle now[UNROLL], next[UNROLL];
-    auto fetch = [&](Slot from, int n) {
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u)
-            if (32 * u + lane < n) load(store, from + 32 * u + lane, next[u]);
-    };
     double values[VALUES_PER_LANE];
     Cell cell = cell_ahead(warp, n_cells, first, count, progress, resume);
     if (KICK && cell.number < n_cells) load_fields(E, B, grid, cell.number, lane, values);
-    fetch(cell.first + cell.begin, cell.end - cell.begin);
+    fetch(store, cell.first + cell.begin, cell.end - cell.begin, sh.batch[0], lane);
+    int current = 0;
 
     while (cell.number < n_cells) {
         const Cell after = cell_ahead(cell.number + n_warps, n_cells, first, count, progress, resume);
         if (KICK) to_polynomials(values, beta, (double*)sh.leavers.records, sh.fields, lane);
         if (KICK && after.number < n_cells) load_fields(E, B, grid, after.number, lane, values);
-        if (cell.begin == cell.end) fetch(after.first + after.begin, after.end - after.begin);
         const unsigned out = cut ? __ballot_sync(ALL, lane < BINS && leads_out(grid, cell.number, lane, cut)) : 0u;
         int stay = resume ? count[cell.number] : 0, staged = 0, unbinned_from = -1;
         int tail = resume ? last_run(heads, cell.number) : -1;
@@ -103,49 +144,46 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
             staged = 0;
         };
 
-        for (int done = cell.begin; done < cell.end; done += CHUNK) {
-            unsigned leave[UNROLL], live[UNROLL];
-            int bin[UNROLL], incoming = 0;
-#pragma unroll
-            for (int u = 0; u < UNROLL; ++u) now[u] = next[u];
-            const bool more = done + CHUNK < cell.end;
-            fetch(more ? cell.first + done + CHUNK : after.first + after.begin,
-                  more ? cell.end - done - CHUNK : after.end - after.begin);
-#pragma unroll
-            for (int u = 0; u < UNROLL; ++u) {
-                Particle& p = now[u];
-                bool far, lost;
-                const bool mine = done + 32 * u + lane < cell.end;
-                if (KICK) kick(sh.fields, p);
-                push(h, p);
-                bin[u] = bin_of(p.s, far, lost);
-                if (out >> bin[u] & 1u) far = true, bin[u] = STAY;
-                if (KICK && mine) total.add(p, uniform, lost);
-                live[u] = __ballot_sync(ALL, mine);
-                leave[u] = __ballot_sync(ALL, mine && (far || bin[u] != STAY));
-                incoming += __popc(leave[u]);
-            }
-            if (unbinned_from < 0 && staged + incoming > STAGE) ship(done);
-            __syncwarp();  // every lane has its particle in registers before any slot is written
-#pragma unroll
-            for (int u = 0; u < UNROLL; ++u) {
-                const bool leaves = leave[u] >> lane & 1, stays = (live[u] & ~leave[u]) >> lane & 1;
+        int batch = cell.begin;
+        do {
+            const bool more = batch + BATCH < cell.end;
+            fetch(store, more ? cell.first + batch + BATCH : after.first + after.begin,
+                  more ? cell.end - batch - BATCH : after.end - after.begin, sh.batch[current ^ 1], lane);
+            wait_groups<1>();
+            for (int done = batch; done < min(batch + BATCH, cell.end); done += 32) {
+                const bool mine = done + lane < cell.end;
+                bool far = false, lost = false;
+                int bin = STAY;
+                Particle p;
+                if (mine) {
+                    take(sh.batch[current], done - batch + lane, p);
+                    if (KICK) kick(sh.fields, p);
+                    push(h, p);
+                    bin = bin_of(p.s, far, lost);
+                    if (out >> bin & 1u) far = true, bin = STAY;
+                    if (KICK) total.add(p, uniform, lost);
+                }
+                const unsigned leave = __ballot_sync(ALL, far || bin != STAY);
+                const unsigned live = __ballot_sync(ALL, mine), remain = live & ~leave;
+                if (unbinned_from < 0 && staged + __popc(leave) > STAGE) ship(done);
                 if (unbinned_from >= 0) {
-                    if (leaves || stays) save(store, cell.first + done + 32 * u + lane, now[u]);
-                    unbinned += __popc(leave[u]);
+                    if (mine) save(store, cell.first + done + lane, p);
+                    unbinned += __popc(leave);
                     continue;
                 }
-                if (stays) save(store, cell.first + stay + __popc(live[u] & ~leave[u] & below), now[u]);
-                if (leaves) {
-                    const int k = staged + __popc(leave[u] & below);
-                    pack(now[u], &sh.leavers.records[k * WORDS]);
-                    sh.leavers.bin[k] = (unsigned char)bin[u];
+                if (remain >> lane & 1u) save(store, cell.first + stay + __popc(remain & below), p);
+                if (leave >> lane & 1u) {
+                    const int k = staged + __popc(leave & below);
+                    pack(p, &sh.leavers.records[k * WORDS]);
+                    sh.leavers.bin[k] = (unsigned char)bin;
                 }
-                stay += __popc(live[u] & ~leave[u]);
-                staged += __popc(leave[u]);
+                stay += __popc(remain);
+                staged += __popc(leave);
+                __syncwarp();
             }
-            __syncwarp();
-        }
+            current ^= 1;
+            batch += BATCH;
+        } while (batch < cell.end);
         if (staged > 0) ship(cell.end);
         if (lane == 0) {
             count[cell.number] = stay;

@@ -7,6 +7,7 @@
 // cell met them: an order that depends on the particles alone. Far leavers are left in the outbox; far_leavers hands
 // them out in the order of their cells, for the plain sort.
 #define ORDER 1
+#include "async.cuh"
 #include "outbox.cuh"
 
 // One run of the bin a lane looks after: how many records, where the first one is, and the next run.
@@ -26,21 +27,27 @@ __device__ inline Segment segment(const RunHead* heads, int run, int bin) {
     return a;
 }
 
-// Where lane `bin` finds the leavers of direction `bin` that end in `cell`: their cell, -1 where there is none.
+// The cell of which the leavers in direction `bin` end in `cell`: one step back, through the periodic faces.
 __device__ inline int source_of(const Grid& grid, int cell, int bin) {
-    if (bin >= BINS || bin == STAY || cell >= grid.ncells()) return -1;
-    int back[DIM];
+    const int n[3] = {grid.nx, grid.ny, grid.nz};
+    int flat = 0;
 #pragma unroll
-    for (int k = 0; k < DIM; ++k) back[k] = -step_of(bin, k);
-    return wandered(grid, {{grid.nx, grid.ny, grid.nz}, {0, 0, 0}}, cell, back);
+    for (int axis = 3 - DIM; axis < 3; ++axis) {
+        const int i = coordinate(grid, cell, axis) - step_of(bin, axis - (3 - DIM));
+        flat = flat * n[axis] + (i < 0 ? i + n[axis] : i >= n[axis] ? i - n[axis] : i);
+    }
+    return flat;
 }
 
-__device__ inline void read_record(const Word* records, unsigned number, Particle& p) {
-    __align__(16) Word record[WORDS];
+struct Record {
+    Packet packet[PACKETS];
+};
+
+// Start to fetch record `number`; a lane reads what it has fetched itself.
+__device__ inline void fetch(const Word* records, unsigned number, Record& r) {
     const Packet* from = (const Packet*)(records + (Word)number * WORDS);
 #pragma unroll
-    for (int k = 0; k < PACKETS; ++k) ((Packet*)record)[k] = from[k];
-    unpack(record, p);
+    for (int k = 0; k < PACKETS; ++k) copy_async(&r.packet[k], from + k);
 }
 
 // Sum of `n` over the lanes below this one.
@@ -54,8 +61,24 @@ __device__ inline int sum_below(int n, int lane) {
     return sum - n;
 }
 
+// A cell that waits for arrivals: its particles and slots, and the first run of the bin that this lane looks after.
+struct Home {
+    int cell, mine, slots;
+    Slot begin;
+    Segment run;
+};
+
+// Its arrivals sorted out. This lane's bin: `before` of the first runs' records lie in bins below, `put` of all
+// arrivals. This lane's record of 32 that are fetched together: from `bin`, to slot number `to` behind the cell's own.
+struct Mail {
+    int before, put, whole, n_first;
+    int bin, to;
+};
+
 // need : particles the cell has with its arrivals; where that exceeds its slots nothing is appended, count < need stays
 //        as it was and the cell is counted in status[SHORT_CELLS]. again = 1: only such cells, after the store has grown.
+// While a warp puts the arrivals of one cell into their slots, those of its next cell are on their way from the outbox,
+// and for the cell after that the heads of the runs.
 extern "C" __global__ void __launch_bounds__(128)
     append_arrivals(STORE_PARAMETERS, const long long* first, int* count, int* need, const Word* records, long long capacity,
                     const RunHead* heads, Word* status, int nx, int ny, int nz, int again) {
@@ -63,47 +86,83 @@ extern "C" __global__ void __launch_bounds__(128)
     const Grid grid = {nx, ny, nz};
     const int n_cells = grid.ncells();
     const Store store = STORE;
+    __shared__ Record all[2][128];
     if (status[RECORDS] > capacity) return;
-    int cell = blockIdx.x * 4 + (threadIdx.x >> 5);
-    Segment ahead = segment(heads, source_of(grid, cell, lane), lane);  // of the cell after, once the loop runs
 
-    for (; cell < n_cells; cell += n_warps) {
-        Segment run = ahead;
-        ahead = segment(heads, source_of(grid, cell + n_warps, lane), lane);
-        const int mine = count[cell];
-        if (again && need[cell] == mine) continue;
-        const Slot begin = (Slot)first[cell], slots = (Slot)first[cell + 1] - begin;
-        int total = run.n;
-        for (int other = run.next; other >= 0; other = heads[other].next) total += segment(heads, other, lane).n;
-        int put = sum_below(total, lane);
-        const int whole = mine + __shfl_sync(ALL, put, 31);
-        if (lane == 0) need[cell] = whole;
-        if (whole > slots) {
-            if (lane == 0) atomicAdd(&status[SHORT_CELLS], (Word)1);
-            continue;
+    auto look = [&](int cell) {
+        Home h = {cell, 0, 0, 0, {0, -1, 0}};
+        if (cell >= n_cells) return h;
+        h.mine = count[cell];
+        h.begin = (Slot)first[cell];
+        h.slots = (int)(first[cell + 1] - first[cell]);
+        if (lane < BINS && lane != STAY && !(again && need[cell] == h.mine))
+            h.run = segment(heads, source_of(grid, cell, lane), lane);
+        return h;
+    };
+    // Start to fetch record j of the first runs of all bins, if it is there; also its bin and where it goes.
+    auto take = [&](const Home& h, Mail& m, int j, Record& record) {
+        m.bin = 0;  // the last lane with before <= j, empty bins passed over
+#pragma unroll
+        for (int step = 16; step > 0; step /= 2)
+            if (__shfl_sync(ALL, m.before, m.bin + step) <= j) m.bin += step;
+        const int in_bin = j - __shfl_sync(ALL, m.before, m.bin);
+        m.to = __shfl_sync(ALL, m.put, m.bin) + in_bin;
+        const unsigned from = __shfl_sync(ALL, h.run.first, m.bin) + in_bin;
+        if (j < m.n_first) fetch(records, from, record);
+        close_group();
+    };
+    auto settle = [&](const Home& h, const Mail& m, int j, const Record& record) {
+        if (j >= m.n_first) return;
+        Particle p;
+        unpack((const Word*)record.packet, p);
+#pragma unroll
+        for (int k = 0; k < DIM; ++k) p.s[k] = (POS)(p.s[k] - (double)step_of(m.bin, k));
+        save(store, h.begin + h.mine + m.to, p);
+    };
+    auto sort_out = [&](const Home& h, Record& record) {
+        Mail m;
+        int total = h.run.n;
+        for (int run = h.run.next; run >= 0; run = heads[run].next) total += segment(heads, run, lane).n;
+        m.before = sum_below(h.run.n, lane);
+        m.put = __any_sync(ALL, h.run.next >= 0) ? sum_below(total, lane) : m.before;
+        m.whole = h.mine + __shfl_sync(ALL, m.put, 31);
+        m.n_first = m.whole > h.slots ? 0 : __shfl_sync(ALL, m.before, 31);
+        take(h, m, lane, record);
+        return m;
+    };
+
+    Home here = look(blockIdx.x * 4 + (threadIdx.x >> 5)), next = look(here.cell + n_warps);
+    int current = 0;
+    Mail mail = sort_out(here, all[0][threadIdx.x]);
+    for (; here.cell < n_cells; current ^= 1) {
+        const Home after = look(next.cell + n_warps);
+        const Mail next_mail = sort_out(next, all[current ^ 1][threadIdx.x]);
+        Record& record = all[current][threadIdx.x];
+        if (lane == 0) {
+            need[here.cell] = mail.whole;
+            if (mail.whole > here.slots)
+                atomicAdd(&status[SHORT_CELLS], (Word)1);
+            else
+                count[here.cell] = mail.whole;
         }
-        while (__any_sync(ALL, run.n > 0 || run.next >= 0)) {
-            const int before = sum_below(run.n, lane), records_of_run = __shfl_sync(ALL, before, 31);
-            for (int j0 = 0; j0 < records_of_run; j0 += 32) {
-                const int j = j0 + lane;
-                int bin = 0;  // the last lane with before <= j, empty bins passed over
-#pragma unroll
-                for (int step = 16; step > 0; step /= 2)
-                    if (__shfl_sync(ALL, before, bin + step) <= j) bin += step;
-                const int in_bin = j - __shfl_sync(ALL, before, bin), to = __shfl_sync(ALL, put, bin) + in_bin;
-                const unsigned from = __shfl_sync(ALL, run.first, bin) + in_bin;
-                if (j < records_of_run) {
-                    Particle p;
-                    read_record(records, from, p);
-#pragma unroll
-                    for (int k = 0; k < DIM; ++k) p.s[k] = (POS)(p.s[k] - (double)step_of(bin, k));
-                    save(store, begin + mine + to, p);
-                }
+        wait_groups<1>();
+        settle(here, mail, lane, record);
+        while (mail.whole <= here.slots) {  // the rest of these runs, then further runs, if there are any
+            for (int j = lane + 32; j - lane < mail.n_first; j += 32) {
+                take(here, mail, j, record);
+                wait_groups<0>();
+                settle(here, mail, j, record);
             }
-            put += run.n;
-            run = segment(heads, run.next, lane);
+            if (!__any_sync(ALL, here.run.next >= 0)) break;
+            mail.put += here.run.n;
+            here.run = segment(heads, here.run.next, lane);
+            mail.before = sum_below(here.run.n, lane);
+            mail.n_first = __shfl_sync(ALL, mail.before, 31);
+            take(here, mail, lane, record);
+            wait_groups<0>();
+            settle(here, mail, lane, record);
         }
-        if (lane == 0) count[cell] = whole;
+        here = next, mail = next_mail, next = after;
     }
 }
 
@@ -122,7 +181,11 @@ extern "C" __global__ void __launch_bounds__(128)
         for (int j = lane; far_first && j < run.n; j += 32) {
             Particle p;
             int step[DIM];
-            read_record(records, run.first + j, p);
+            const Word* from = records + (Word)(run.first + j) * WORDS;
+            Word record[WORDS];
+#pragma unroll
+            for (int k = 0; k < WORDS; ++k) record[k] = from[k];
+            unpack(record, p);
 #pragma unroll
             for (int k = 0; k < DIM; ++k) {
                 step[k] = (int)floor((double)p.s[k] + 0.5);

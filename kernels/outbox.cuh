@@ -7,7 +7,7 @@
 #include "particles.cuh"
 
 #ifndef STAGE
-#define STAGE 128  // leavers a cell stages in shared memory before it writes a run
+#define STAGE 96   // leavers a cell stages in shared memory before it writes a run
 #endif
 
 struct RunHead {

@@ -14,8 +14,8 @@ import numpy as np
 from ecsim.backend.cuda.fields import right_aligned
 
 RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS = range(5)  # enum Status of kernels/outbox.cuh
-STAGE = 128                                 # leavers a cell stages before it writes a run, kernels/outbox.cuh
-LEAST_IN_FULL_RUN = STAGE - 64              # a run is written early only where fewer than 64 places are left
+STAGE = 96                                  # leavers a cell stages before it writes a run, kernels/outbox.cuh
+LEAST_IN_FULL_RUN = STAGE - 32              # a run is written early only where fewer than 32 places are left
 HEAD_BYTES = 64
 FRACTION, LEAST_RECORDS = 0.125, 1024       # share of its particles that a species may send before the outbox grows
 WARPS = 4                                   # of a block

@@ -1,0 +1,30 @@
+// Copies from global to shared memory that run beside the computation (compute capability 8.0 and newer).
+//
+// A lane sees what it has copied itself after it has waited; other lanes do after a __syncwarp behind that.
+#pragma once
+
+// *to = *from, some time before a wait that covers the present group. 4, 8 or 16 bytes; `to` in shared memory.
+template <class T>
+__device__ inline void copy_async(T* to, const T* from) {
+#ifdef __CUDACC__
+    const unsigned address = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(T)) : "memory");
+#else
+    *to = *from;
+#endif
+}
+
+// All copies of this lane since the last call are one group.
+__device__ inline void close_group() {
+#ifdef __CUDACC__
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Wait until all groups of this lane but the last `pending` have arrived.
+template <int pending>
+__device__ inline void wait_groups() {
+#ifdef __CUDACC__
+    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+#endif
+}
