@@ -54,7 +54,8 @@ class CpuBackend:
 
     def describe(self) -> str:
         """The device in one line, and why it was taken where that was left open."""
-        line = f"CPU, {self.threads.count} thread{'s' * (self.threads.count > 1)}, {platform.machine()}, Numba {numba.__version__}"
+        threads = f"{self.threads.count} thread{'s' * (self.threads.count > 1)}"
+        line = f"CPU, {threads}, {platform.machine()}, Numba {numba.__version__}"
         return f"{line} ({self.reason})" if self.reason else line
 
     def new_store(self, block, *, position_dtype: str = "float64", weight: float | None = None, ids: bool = False,
@@ -63,8 +64,8 @@ class CpuBackend:
 
         migration : takes particles to other blocks, needed where the block does not span the box.
         """
-        return ParticleStore(block, self.threads, self.scratch, self.timer, position_dtype=position_dtype, weight=weight,
-                             ids=ids, sort_every=sort_every, migration=migration)
+        return ParticleStore(block, self.threads, self.scratch, self.timer, position_dtype=position_dtype,
+                             weight=weight, ids=ids, sort_every=sort_every, migration=migration)
 
     def assemble(self, store: ParticleStore, *, method: str = "pair", precision: str = "fp64", beta: float, B_nodes,
                  stencil, moments) -> None:
@@ -117,8 +118,8 @@ class CpuBackend:
         result = out if out.flags.c_contiguous else np.empty(out.shape)
         thickness = max(1, min(matvec.PLANES, -(-grid.planes // self.threads.count)))
         self.threads.run(kernel, [
-            (a, min(a + thickness, grid.planes), grid, order * sum(strides), offsets, stencil.reshape(-1), x.reshape(-1),
-             result.reshape(-1)) for a in range(0, grid.planes, thickness)])
+            (a, min(a + thickness, grid.planes), grid, order * sum(strides), offsets, stencil.reshape(-1),
+             x.reshape(-1), result.reshape(-1)) for a in range(0, grid.planes, thickness)])
         if result is not out:
             out[...] = result
 

@@ -101,7 +101,8 @@ def field_powers(d, order, field, scale, size, base, count, node, c, row):
         for a in range(3 * nodes):
             if (a // step) % m == 0:
                 at = row + a
-                p0, p1, p2 = nodes_to_powers(order, get(c, (at, 0)), get(c, (at + step, 0)), get(c, (at + order * step, 0)))
+                p0, p1, p2 = nodes_to_powers(order, get(c, (at, 0)), get(c, (at + step, 0)),
+                                             get(c, (at + order * step, 0)))
                 put(c, (at, 0), p0)
                 put(c, (at + step, 0), p1)
                 if order == 2:

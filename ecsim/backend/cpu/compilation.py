@@ -19,7 +19,7 @@ import numba
 from numba.core import event
 
 # Sums may be reordered into vector lanes and products fused, but NaN and infinity keep their meaning.
-FAST_MATH = {"reassoc", "contract", "nsz"}
+_ARITHMETIC = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy"}
 
 
 def _user_cache() -> Path:
@@ -51,7 +51,7 @@ def cache_directory() -> Path:
     for base in (_user_cache(), Path(tempfile.gettempdir()) / f"ecsim-{getpass.getuser()}"):
         if _writable(base / name):
             return base / name
-    raise OSError(f"no writable cache directory; set NUMBA_CACHE_DIR (tried {_user_cache()} and {tempfile.gettempdir()})")
+    raise OSError(f"neither {_user_cache()} nor {tempfile.gettempdir()} can keep kernels; set NUMBA_CACHE_DIR")
 
 
 @cache
@@ -64,14 +64,19 @@ def kernel(function: Callable):
     """Compile ``function`` on first call, without the interpreter lock, and keep the machine code on disk."""
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(cache_directory())
     try:
-        return numba.njit(nogil=True, cache=True, fastmath=FAST_MATH, error_model="numpy")(function)
+        return numba.njit(nogil=True, cache=True, no_cfunc_wrapper=True, **_ARITHMETIC)(function)
     finally:
         numba.config.CACHE_DIR = before
 
 
+def formula(function: Callable):
+    """A function that becomes part of every kernel which calls it, and that Python can call as well."""
+    return numba.njit(forceinline=True, no_cfunc_wrapper=True, **_ARITHMETIC)(function)
+
+
 def inline(function: Callable):
-    """A helper that becomes part of every kernel which calls it; numbers passed as literals stay literals."""
-    return numba.njit(forceinline=True, fastmath=FAST_MATH, error_model="numpy")(function)
+    """As ``formula``, for kernels only, which saves compiling what Python would call."""
+    return numba.njit(forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True, **_ARITHMETIC)(function)
 
 
 class _OnCompile(event.Listener):

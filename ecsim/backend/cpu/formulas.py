@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-from ecsim.backend.cpu.compilation import inline
+from ecsim.backend.cpu.compilation import formula
 
 
-@inline
+@formula
 def shape(order, node, s):
     """φ at support node ``node`` (0 … order) for the in-cell coordinate s in [−½, ½)."""
     if order == 1:
@@ -23,7 +23,7 @@ def shape(order, node, s):
     return 0.5 * (0.5 + s) ** 2
 
 
-@inline
+@formula
 def nodes_to_powers(order, f0, f1, f2):
     """Coefficients in t of Σ_a f_a φ_a(t); for CIC the last argument and the last result are idle."""
     if order == 1:
@@ -32,7 +32,7 @@ def nodes_to_powers(order, f0, f1, f2):
     return even + 0.75 * f1, 0.25 * (f2 - f0), even - 0.25 * f1
 
 
-@inline
+@formula
 def powers_to_nodes(order, m0, m1, m2):
     """Σ_p φ_a from the power sums m_k = Σ_p t^k; for CIC the last argument and the last result are idle."""
     if order == 1:
@@ -41,14 +41,14 @@ def powers_to_nodes(order, m0, m1, m2):
     return even - 0.25 * m1, 0.75 * m0 - 0.25 * m2, even + 0.25 * m1
 
 
-@inline
+@formula
 def pair_products_cic(m0, m1, m2):
     """Σ_p φ_a φ_b for the node pairs 00, 01, 11 from the power sums m_k = Σ_p t^k."""
     even = 0.25 * (m0 + m2)
     return even - 0.5 * m1, 0.25 * (m0 - m2), even + 0.5 * m1
 
 
-@inline
+@formula
 def pair_products_tsc(m0, m1, m2, m3, m4):
     """Σ_p φ_a φ_b for the node pairs 00, 01, 02, 11, 12, 22 from the power sums m_k = Σ_p t^k."""
     outer_even, outer_odd = (m0 + 6.0 * m2 + m4) * (1.0 / 64.0), (m1 + m3) * (1.0 / 16.0)
@@ -57,16 +57,16 @@ def pair_products_tsc(m0, m1, m2, m3, m4):
             (9.0 * m0 - 6.0 * m2 + m4) * (1.0 / 16.0), inner_even + inner_odd, outer_even + outer_odd)
 
 
-@inline
+@formula
 def pair_products(order, m0, m1, m2, m3, m4):
-    """``pair_products_tsc``, or for order 1 ``pair_products_cic`` with the last two arguments and three results idle."""
+    """``pair_products_tsc``; for order 1 ``pair_products_cic``, the last two arguments and three results idle."""
     if order == 1:
         q0, q1, q2 = pair_products_cic(m0, m1, m2)
         return q0, q1, q2, q0, q0, q0
     return pair_products_tsc(m0, m1, m2, m3, m4)
 
 
-@inline
+@formula
 def polynomial(order, a0, a1, a_last, x):
     """a0 + a1 x (order 1) or a0 + a1 x + a_last x² (order 2)."""
     if order == 1:
@@ -74,13 +74,13 @@ def polynomial(order, a0, a1, a_last, x):
     return a0 + x * (a1 + x * a_last)
 
 
-@inline
+@formula
 def evaluate_line(order, c, k, slot, z):
     """Polynomial in one coordinate whose coefficients are c[k …, slot]."""
     return polynomial(order, c[k, slot], c[k + 1, slot], c[k + order, slot], z)
 
 
-@inline
+@formula
 def evaluate_plane(order, c, k, slot, y, z):
     """Polynomial in two coordinates whose coefficients are c[k …, slot]."""
     m = order + 1
@@ -88,7 +88,7 @@ def evaluate_plane(order, c, k, slot, y, z):
                       evaluate_line(order, c, k + order * m, slot, z), y)
 
 
-@inline
+@formula
 def evaluate(d, order, c, k, slot, x, y, z):
     """Polynomial in d coordinates (the first d of x, y, z) whose (order+1)^d coefficients are c[k …, slot]."""
     if d == 1:
@@ -100,7 +100,7 @@ def evaluate(d, order, c, k, slot, x, y, z):
                       evaluate_plane(order, c, k + order * mm, slot, y, z), x)
 
 
-@inline
+@formula
 def rotation(bx, by, bz):
     """α of b = β B, row by row: α v = [v + v×b + (v·b) b] / (1 + b²)  (Lapenta 2017, eq. 15)."""
     r = 1.0 / (1.0 + bx * bx + by * by + bz * bz)
@@ -111,7 +111,7 @@ def rotation(bx, by, bz):
             xz + y, yz - x, r + z * bz)
 
 
-@inline
+@formula
 def wrap(i, n):
     """Cell coordinate ``i`` (a whole float, any distance outside) brought into [0, n) periodically."""
     return i - n * math.floor(i / n)

@@ -66,7 +66,7 @@ class Tables(NamedTuple):
     node : (nodes,) flat offset of each support node from the first one.
     low_row : (nodes,) which power row t^u has the exponents of node number u (each at most ``order``).
     pair_a, pair_b, pair_offset : (pairs,) support nodes of each stored pair, b ≥ a, and number of its stencil offset.
-    row_offset, row_node, row_products : the pairs once more, gathered to those that differ only along the last dimension:
+    row_offset, row_node, row_products : the pairs once more, those that differ only along the last dimension together:
     (rows,) stencil offset, (rows,) flat offset of the row's first node, and (rows · (order + 1),) number of the product
     φ_a φ_b at each node of the row (products of dimensions in C order; one past the last product where there is none).
     """
@@ -108,7 +108,8 @@ def tables(d: int, order: int, padded: tuple[int, ...]) -> Tables:
     rows: dict[tuple[int, int], list[int]] = {}
     for (a, b), offset in zip(pairs, offsets, strict=True):
         row = rows.setdefault((offset, flat_node[a] - nodes[a][-1]), [len(which) ** d] * m)
-        row[nodes[a][-1]] = flat((which[min(x, y), max(x, y)] for x, y in zip(nodes[a], nodes[b], strict=True)), len(which))
+        digits = [which[min(x, y), max(x, y)] for x, y in zip(nodes[a], nodes[b], strict=True)]
+        row[nodes[a][-1]] = flat(digits, len(which))
     columns = (flat_node, [flat(node, powers) for node in nodes], [a for a, _ in pairs], [b for _, b in pairs], offsets,
                [offset for offset, _ in rows], [node for _, node in rows], list(rows.values()))
     return Tables(*(np.array(c, dtype=np.int64).reshape(-1) for c in columns))

@@ -75,7 +75,8 @@ def columns_pair(d: int, order: int, components: int):
                         transpose(cell_sums, r, sums, r)
                     for c in range(components):
                         expand_pairs(d, order, sums, nine_at(order, c), outer_step, step, work, pairs)
-                        scatter_pairs(order, pairs, tables, stencil, components, c, lattice.size, carry, base, count, ends)
+                        scatter_pairs(order, pairs, tables, stencil, components, c, lattice.size, carry, base, count,
+                                      ends)
 
     return columns_pair_slab
 
@@ -97,9 +98,9 @@ def columns_direct(d: int, order: int, components: int):
                     for p in range(get_item(start, cell), get_item(start, cell + 1)):
                         put_node_weights(d, order, s, p, W)
                         for k in range(tables.pair_a.size):
-                            a = get_item(tables.pair_a, k)
+                            a, o = get_item(tables.pair_a, k), get_item(tables.pair_offset, k)
                             ww = scale * W[a, 0] * W[get_item(tables.pair_b, k), 0]
-                            at = get_item(tables.pair_offset, k) * components * lattice.size + base + get_item(tables.node, a)
+                            at = o * components * lattice.size + base + get_item(tables.node, a)
                             for c in range(components):
                                 add_item(stencil, at + c * lattice.size, ww * get_item(given, c * s[0].size + p))
 

@@ -80,11 +80,12 @@ def assemble_direct(d: int, order: int):
                         charge = scale * (weights[place] if weights.size else weight)
                         put_node_weights(d, order, s, place, W)
                         put_rotation(d, order, fields, s, place, alpha)
-                        add_particle_moments(nodes, tables.node, W, charge, alpha, v, place, lattice.size, base, moments)
+                        add_particle_moments(nodes, tables.node, W, charge, alpha, v, place, lattice.size, base,
+                                             moments)
                         for k in range(tables.pair_a.size):
-                            a = get_item(tables.pair_a, k)
+                            a, o = get_item(tables.pair_a, k), get_item(tables.pair_offset, k)
                             ww = beta * charge * W[a, 0] * W[get_item(tables.pair_b, k), 0]
-                            at = get_item(tables.pair_offset, k) * 9 * lattice.size + base + get_item(tables.node, a)
+                            at = o * 9 * lattice.size + base + get_item(tables.node, a)
                             for c in range(9):
                                 add_item(stencil, at + c * lattice.size, ww * alpha[c, 0])
 

@@ -1,8 +1,8 @@
 """Mass matrix and moments in the pair-product form: one small matrix product per support cell.
 
-D[u, c] = Σ_p t_p^u S_c(p) over the particles of a cell, with the nine columns β w α / V, and for the rows of first (TSC:
-second) degree also w (α v) / V and w / V. A constant matrix then turns powers into products of node pairs (and into
-nodes), once per cell.
+D[u, c] = Σ_p t_p^u S_c(p) over the particles of a cell, with the nine columns β w α / V, and for the rows of first
+(TSC: second) degree also w (α v) / V and w / V. A constant matrix then turns powers into products of node pairs (and
+into nodes), once per cell.
 
 slab of planes -> rows -> WIDTH cells of a row, one column each -> chunks of a cell's particles, one lane each.
 Source: docs/theory, equation (12); moments as in Lapenta 2017, J. Comput. Phys. 334, eqs. 28 to 30.
@@ -69,7 +69,8 @@ def put_chunk(d, order, beta, scale, fields, slot, s, v, weight, weights, visit,
 def add_moments(nodes, low_row, phi, columns, n, out, slot, low):
     """Power rows of the moments, two at a time, times columns 9 … 12: sum of row r and column c at low + 4r + c."""
     for r in range(0, nodes, 2):
-        add_2x4(phi, get_item(low_row, r), get_item(low_row, min(r + 1, nodes - 1)), columns, 9, n, out, slot, low + 4 * r)
+        u0, u1 = get_item(low_row, r), get_item(low_row, min(r + 1, nodes - 1))
+        add_2x4(phi, u0, u1, columns, 9, n, out, slot, low + 4 * r)
 
 
 @cache
@@ -108,7 +109,8 @@ def assemble_pair(d: int, order: int):
                             n = min(CHUNK, end - at)
                             for p in range(at + CHUNK, at + 2 * CHUNK, WIDTH):
                                 prefetch_particles(d, s, v, p)
-                            put_chunk(d, order, beta, scale, fields, slot, s, v, weight, weights, visit, at, n, columns, phi)
+                            put_chunk(d, order, beta, scale, fields, slot, s, v, weight, weights, visit, at, n,
+                                      columns, phi)
                             add_nine_columns(d, order, phi, columns, n, cell_sums, slot)
                             add_moments(nodes, tables.low_row, phi, columns, n, cell_sums, slot, low)
                     for r in range(0, width, WIDTH):
@@ -117,7 +119,8 @@ def assemble_pair(d: int, order: int):
                         expand_pairs(d, order, sums, nine_at(order, c), outer_step, 3, work, pairs)
                         scatter_pairs(order, pairs, tables, stencil, 9, c, lattice.size, carry, base, count, ends)
                     for c in range(4):
-                        scatter_nodes(d, order, sums, low + c, 4, tables.node, moments, (c + 1) % 4 * lattice.size + base,
-                                      carry, 9 * pair_rows + c * nodes, count, ends)
+                        to = (c + 1) % 4 * lattice.size + base
+                        scatter_nodes(d, order, sums, low + c, 4, tables.node, moments, to, carry,
+                                      9 * pair_rows + c * nodes, count, ends)
 
     return assemble_pair_slab

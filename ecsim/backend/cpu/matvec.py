@@ -1,7 +1,7 @@
 """Mass matrix times a field: y_g = Σ_o M[o, g] x_{g+o} + M[o, g−o] x_{g−o}, gathered, so that no two threads meet.
 
-A row of nodes is worked on offset by offset, so that each component is read as one long run; the result of the row waits
-on the stack meanwhile. Along the planes first, so that M[o, g−o] is still in the cache when its second use comes.
+A row of nodes is worked on offset by offset, so that each component is read as one long run; the result of the row
+waits on the stack meanwhile. Along the planes first, so that M[o, g−o] is still in the cache when it is used again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PLANES = 4
 
 @inline
 def add_tensor(stencil, at, x, there, size, count, y):
-    """y[i] += M[3i + j, at …] x[j, there …] along ``count`` nodes; vector p of y ends at node count if it is the last."""
+    """y[i] += M[3i + j, at …] x[j, there …] along ``count`` nodes; the last vector of y is the one that ends there."""
     for p in range(0, count, WIDTH):
         q = min(p, count - WIDTH)
         x0, x1, x2 = get(x, there + q), get(x, size + there + q), get(x, 2 * size + there + q)

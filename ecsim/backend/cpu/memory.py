@@ -201,7 +201,8 @@ def transpose(typingctx, source, column, target, row):
         vectors = [_load_vector(builder, _item(context, builder, source, args[0], [number(i), args[1]]), source)
                    for i in range(WIDTH)]
         for step in (1, 2, 4):
-            low, high = ([(k & ~step) + (WIDTH if k & step else 0) + half * step for k in range(WIDTH)] for half in (0, 1))
+            low = [(k & ~step) + (WIDTH if k & step else 0) for k in range(WIDTH)]
+            high = [k + step for k in low]
             for i in range(WIDTH):
                 if not i & step:
                     a, b = vectors[i], vectors[i + step]

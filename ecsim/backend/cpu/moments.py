@@ -31,7 +31,7 @@ def put_moments(d, order, scale, s, v, weight, weights, visit, at, n, columns, p
 
 @cache
 def deposit_moments(d: int, order: int):
-    """The kernel for a dimension and a shape: the ten moments of planes [first, last) -> ``out`` (10·size,) flat (+=)."""
+    """The kernel for a dimension and a shape: ten moments of planes [first, last) -> ``out`` (10·size,) flat (+=)."""
     nodes = (order + 1) ** d
     even = nodes + nodes % 2
     width = -(-12 * even // WIDTH) * WIDTH
@@ -62,8 +62,8 @@ def deposit_moments(d: int, order: int):
                     for r in range(0, width, WIDTH):
                         transpose(cell_sums, r, sums, r)
                     for c in range(MOMENTS):
-                        scatter_nodes(d, order, sums, c // 4 * 4 * even + c % 4, 4, node, out, c * lattice.size + base, carry,
-                                      c * nodes, count, ends)
+                        scatter_nodes(d, order, sums, c // 4 * 4 * even + c % 4, 4, node, out, c * lattice.size + base,
+                                      carry, c * nodes, count, ends)
 
     return deposit_moments_slab
 
@@ -72,7 +72,7 @@ def deposit_moments(d: int, order: int):
 def centre_weight(order, which, s):
     """CIC weight of a centre along one dimension, ``which`` = 0, 1, 2 from the lowest one in reach.
 
-    That is i − 1 for both shapes: x = (i + ½ + s) Δ reaches centres i − 1 … i + 1 (CIC), x = (i + s) Δ only i − 1 and i (TSC).
+    That is i − 1 for both shapes: x = (i + ½ + s) Δ reaches centres i − 1 … i + 1 (CIC), x = (i + s) Δ two (TSC).
     """
     if order == 1:
         if which == 1:
@@ -85,7 +85,7 @@ def centre_weight(order, which, s):
 
 @cache
 def deposit_centre_charge(d: int, order: int):
-    """The kernel for a dimension and a shape: charge of planes [first, last) at centres -> ``out`` (size,) flat (+=)."""
+    """The kernel for a dimension and a shape: charge of planes [first, last) at centres -> ``out`` (size,) (+=)."""
     many_y, many_z = (3 if d > 1 else 1), (3 if d > 2 else 1)
     back = 1 if order == 1 else 0
 

@@ -1,6 +1,6 @@
 """Kick and push: v̄ = α (v + β E), v ← 2 v̄ − v, x ← x + Δt v, and the sums over the new velocities.
 
-slab of planes -> rows -> WIDTH cells of a row (fields as polynomials in t) -> a cell's particles, WIDTH lanes at a time.
+slab of planes -> rows -> WIDTH cells of a row (fields as polynomials in t) -> WIDTH particles of a cell, one lane each.
 Source: Lapenta 2017, J. Comput. Phys. 334, eqs. 12 to 15.
 """
 

@@ -1,6 +1,6 @@
 """The small matrix product of a chunk of particles: out[…] += Σ_p phi[u, p] column[c, p], in register blocks.
 
-``phi`` (rows, CHUNK) holds monomials and ``column`` (columns, CHUNK) coefficients of the particles of one cell; lanes are
+``phi`` (rows, CHUNK) holds monomials and ``column`` (columns, CHUNK) coefficients of particles of one cell; lanes are
 particles. ``out`` (WIDTH, sums) has one row a cell; a block writes its sums side by side.
 """
 
@@ -15,7 +15,7 @@ CHUNK = 64
 
 @inline
 def put_monomials(d, powers, x, y, z, phi, p):
-    """phi[u, p : p + WIDTH] = x^i y^j z^k (the first d of them), u counting the exponents below ``powers`` in C order."""
+    """phi[u, p : p + WIDTH] = x^i y^j z^k (the first d of them), u counting exponents below ``powers`` in C order."""
     put(phi, (0, p), spread(1.0))
     step = 1
     for k in range(d):
@@ -120,7 +120,7 @@ def add_8x1(phi, u, column, c, count, out, slot, to):
 def add_nine_columns(d, order, phi, column, count, out, slot):
     """All power rows times columns 0 … 8.
 
-    The sum for column c and powers (r, k), k the last dimension's, stands at ``nine_at(order, c) + r·nine_step(order) + 3k``.
+    The sum for column c and powers (r, k), k the last dimension's, is at nine_at(order, c) + r·nine_step(order) + 3k.
     """
     for r in range((2 * order + 1) ** (d - 1)):
         for c in range(3):

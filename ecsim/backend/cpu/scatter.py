@@ -1,8 +1,8 @@
 """From the power sums of cells to nodes and node pairs, and on to the stencil and the moments.
 
-All arrays here have one column a cell, ``WIDTH`` cells of a row. Since neighbouring cells share nodes, what they give to
-one row of nodes is first added up in registers; what belongs to nodes beyond the last cell is carried to the next cells
-of the row. So every number of the stencil is read and written once a row.
+All arrays here have one column a cell, ``WIDTH`` cells of a row. Since neighbouring cells share nodes, what they give
+to one row of nodes is first added up in registers; what belongs to nodes beyond the last cell is carried to the next
+cells of the row. So a row of cells reads and writes every number of the stencil once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def expand_along(order, source, row, outer_step, step, target, outer, inner):
 def expand_pairs(d, order, sums, row, outer_step, step, work, out):
     """out[q]: all products of node pairs of one component, products of dimensions in C order.
 
-    Its power sums stand ``step`` apart in the last dimension's power and ``outer_step`` in the others, from sums[row] on.
+    Its power sums stand ``step`` apart in the last dimension's power, ``outer_step`` in the others, from sums[row] on.
     """
     powers, q = 2 * order + 1, 3 * order
     if d == 1:
@@ -55,7 +55,7 @@ def expand_pairs(d, order, sums, row, outer_step, step, work, out):
 
 @inline
 def expand_nodes(d, order, sums, row, stride):
-    """In place: power sums sums[row], sums[row + stride], … of exponents ≤ order become the sums of W over the nodes."""
+    """In place: power sums sums[row], sums[row + stride], … of exponents ≤ order become sums of W over the nodes."""
     m = order + 1
     step = 1
     for _ in range(d):
@@ -82,9 +82,9 @@ def add_lanes(target, at, x):
 
 @inline
 def add_along_row(order, source, q0, q1, q2, carry, k, target, at, count, ends):
-    """Add what ``count`` cells of a row give to its nodes ``at`` …: source[q0] to a cell's first node, [q1] to its next, [q2].
+    """Add what ``count`` cells of a row give to its nodes: source[q0] to a cell's first node, [q1] to its next, ….
 
-    What falls beyond the WIDTH-th node waits in carry[k] for the next cells, or is added at once where the row ``ends``.
+    What falls beyond the WIDTH-th node waits in carry[k] for the next cells, or is added at once if the row ``ends``.
     """
     second = get(source, (q1, 0))
     value = get(carry, (k, 0)) + get(source, (q0, 0)) + shift(second, 1)

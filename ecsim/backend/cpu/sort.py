@@ -51,7 +51,7 @@ def place(p, cell, start, order):
 def place_slab(first_cell, last_cell, base, begin, end, low, middle, high, destination, leavers, start, order):
     """Sort what ends up in cells [first_cell, last_cell): order[base …] = places, start[cell] = where a cell begins.
 
-    In order of place: leavers [low, middle), then those of [begin, end) that stay in the slab, then leavers [middle, high).
+    In order of place: leavers [low, middle), then those of [begin, end) that stay here, then leavers [middle, high).
     """
     destination, leavers, start, order = borrow(destination), borrow(leavers), borrow(start), borrow(order)
     for cell in range(first_cell, last_cell):

@@ -58,15 +58,15 @@ class ParticleStore:
     ----------
     block : Block.  threads : Threads.  scratch : Scratch.  timer : charged with phase "sort".
     position_dtype : "float64" or "float32", of s.  weight : one macro-charge for all, or None for one a particle.
-    ids : keep a uint64 per particle.  sort_every : particles change places only in every so manieth sort and are visited
-    through an index in between; results do not depend on it.  migration : takes particles to other blocks, needed where
-    the block does not span the box; every sort then changes places.
+    ids : keep a uint64 per particle.  sort_every : particles change places only in every so manieth sort and are
+    visited through an index in between; results do not depend on it.  migration : takes particles to other blocks,
+    needed where the block does not span the box; every sort then changes places.
 
     ``n`` particles; ``start`` (n_cells + 1,) where each cell's particles begin in visiting order.
     """
 
-    def __init__(self, block, threads: Threads, scratch: Scratch, timer: Timer, *, position_dtype="float64", weight=None,
-                 ids=False, sort_every: int = 1, migration=None) -> None:
+    def __init__(self, block, threads: Threads, scratch: Scratch, timer: Timer, *, position_dtype="float64",
+                 weight=None, ids=False, sort_every: int = 1, migration=None) -> None:
         if sort_every < 1:
             raise ValueError(f"sort_every = {sort_every}; at least 1 is allowed")
         self.block, self.weight, self.migration = block, weight, migration
@@ -248,7 +248,8 @@ class ParticleStore:
         """Kick by E^{n+θ} and B^n, push by ``dt``, wrap, sort; collective where there is a ``migration``.
 
         beta : q Δt / 2m.  E_nodes, B_nodes : (3, *padded) with valid ghosts.
-        Returns ``sums`` of the new velocities, of the particles that were here before; its first entry is NaN if a particle is no longer finite.
+        Returns ``sums`` of the new velocities, of the particles that were here before; the first entry is NaN if one of
+        them is no longer finite.
         """
         destination = self._scratch.take("destination", np.int32, self._placed)
         sums = np.zeros((len(self.slabs), 6))
@@ -299,7 +300,7 @@ class ParticleStore:
              out.reshape(-1)) for a, b in self.slabs])
 
     def columns(self):
-        """Yield host arrays one at a time, in visiting order: "count" (n_cells,), "s0" …, "v0" …, "weight", "id" (n,)."""
+        """Yield host arrays one by one, in visiting order: "count" (n_cells,), "s0" …, "v0" …, "weight", "id" (n,)."""
         yield "count", np.diff(self.start)
         order = self.visit if self.visit.size else slice(self._placed)
         for name, array in zip(self._names, self._arrays, strict=True):
