@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Simulation", "load_deck", "__version__"]
+__all__ = ["Simulation", "load_deck", "open_run", "__version__"]
 
 if TYPE_CHECKING:
     from ecsim.deck import load_deck
+    from ecsim.reader import open_run
     from ecsim.simulation import Simulation
 
-_HOMES = {"Simulation": "ecsim.simulation", "load_deck": "ecsim.deck"}
+_HOMES = {"Simulation": "ecsim.simulation", "load_deck": "ecsim.deck", "open_run": "ecsim.reader"}
 
 
 def __getattr__(name: str) -> Any:
