@@ -25,12 +25,31 @@ struct Stored {
     double w;
 };
 
+// *from, or 0. The load is issued right here: the compiler would put it off, and what comes before would not hide it.
+#ifdef __CUDACC__
+INLINE double fetch(const double* from, bool valid) {
+    double x = 0.0;
+    if (valid) asm volatile("ld.global.nc.f64 %0, [%1];" : "=d"(x) : "l"(from) : "memory");
+    return x;
+}
+INLINE float fetch(const float* from, bool valid) {
+    float x = 0.0f;
+    if (valid) asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
+    return x;
+}
+#else
+template <class T>
+T fetch(const T* from, bool valid) {
+    return valid ? *from : T(0);
+}
+#endif
+
 INLINE void load(const Particles& from, long long slot, bool valid, Stored& p) {
 #pragma unroll
-    for (int k = 0; k < DIM; ++k) p.s[k] = valid ? from.s[k * from.pitch + slot] : (POS)0;
+    for (int k = 0; k < DIM; ++k) p.s[k] = fetch(from.s + k * from.pitch + slot, valid);
 #pragma unroll
-    for (int k = 0; k < VALUES; ++k) p.values[k] = valid ? from.values[k * from.pitch + slot] : 0.0;
-    p.w = !valid ? 0.0 : PLASMA && from.w ? from.w[slot] : 1.0;
+    for (int k = 0; k < VALUES; ++k) p.values[k] = fetch(from.values + k * from.pitch + slot, valid);
+    p.w = PLASMA && from.w ? fetch(from.w + slot, valid) : valid;
 }
 
 // t along x, y, z; missing dimensions are 0.

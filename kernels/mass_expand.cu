@@ -4,33 +4,34 @@
 //
 // A block owns a tile of TY x TZ nodes in y and z and marches along x, for CHUNK components. Per plane of cells:
 //   0  the next plane's D of tile and halo starts on its way to shared memory, asynchronously: sums[x power]
-//   1  thread -> (yz powers, component, cell): x powers to x pairs, summed over the two (three) planes of cells that a
-//      node plane touches; what later planes still need stays in registers (carry)
-//   2  thread -> (cell, component, x offset, power of y, then pair of z): z, then y powers to pairs, in place
-//   3  thread -> (node, component), for every SHARE-th offset: sum over the cells that hold both nodes
-// Shared memory: sums[x power][yz powers][component][cell], pairs[x offset][y power or pair][z power or pair][component][cell].
+//   1  thread -> (cell and component, power of y): x powers to x pairs, summed over the two (three) planes of cells that a
+//      node plane touches, what later planes still need stays in registers (carry); then z powers to z pairs
+//   2  thread -> (cell and component, z pair): y powers to y pairs, in place
+//   3  thread -> (node and component), for every SHARE-th offset: sum over the cells that hold both nodes
+// Shared memory: sums[x power][y power][z power][lane], pairs[x offset][y power, then pair][z pair][lane],
+// lane = (component, cell of the tile).
 #define POS double
 #define GATHER double
 #define REAL double
 #include "cell_matrix.cuh"
 
-constexpr int TZ = 8, THREADS = 256, CHUNK = ORDER == 1 && COMPONENTS == 9 ? 4 : 1, BLOCKS = ORDER == 1 ? 3 : 2;
+constexpr int TZ = ORDER == 1 ? 16 : 8, CHUNK = ORDER == 1 && COMPONENTS == 9 ? 4 : 1, BLOCKS = ORDER == 1 ? 1 : 2;
 constexpr int TY = DIM > 1 ? 4 : 1;
 constexpr int X_REACH = DIM > 2 ? REACH : 0, Y_REACH = DIM > 1 ? REACH : 0, Z_REACH = REACH;
 constexpr int Y_POWERS = DIM > 1 ? POWERS : 1, Y_PAIRS = DIM > 1 ? PAIRS : 1;
 constexpr int CY = TY + Y_REACH, CZ = TZ + Z_REACH, CELLS = CY * CZ, TILE = CELLS | 1;  // odd: no bank conflicts
 constexpr int YZ_POWERS = Y_POWERS * POWERS, YZ_PAIRS = Y_PAIRS * PAIRS;
-constexpr int LANES = CHUNK * TILE, SHEET = YZ_PAIRS * LANES;  // steps between yz numbers and between x offsets
-constexpr int ITEMS = YZ_POWERS * LANES, ROUNDS = (ITEMS + THREADS - 1) / THREADS;
-constexpr int STRIDE = THREADS / (CHUNK * YZ_POWERS);  // cells that the threads fetch at a time
+constexpr int LANES = CHUNK * TILE, ITEMS = YZ_POWERS * LANES, SHEET = YZ_PAIRS * LANES;
+constexpr int THREADS = (LANES * Y_POWERS + 31) / 32 * 32;
+constexpr int STRIDE = THREADS / (CHUNK * YZ_POWERS), FETCHES = (CELLS + STRIDE - 1) / STRIDE;  // cells fetched at a time
 constexpr int CARRIES = X_REACH * (X_REACH + 1) / 2;
 constexpr int SPAN = 2 * REACH + 1, OFFSETS = (power(SPAN, DIM) + 1) / 2;
 constexpr int SHARE = THREADS / (TY * TZ * CHUNK), OWN_OFFSETS = (OFFSETS + SHARE - 1) / SHARE;
 
 // Of a launch: threads, bytes of shared memory, nodes of a block in y and z, components of a block, numbers of a cell's D.
 extern "C" {
-__constant__ int launch_sizes[8] = {
-    THREADS, (X_POWERS * ITEMS + (X_REACH + 1) * SHEET) * (int)sizeof(double), TY, TZ, CHUNK, CELL_SIZE};
+__constant__ int launch_sizes[8] = {THREADS,  (X_POWERS * ITEMS + (X_REACH + 1) * SHEET) * (int)sizeof(double), TY, TZ, CHUNK,
+                                    CELL_SIZE};
 }
 
 // Contributions of one plane of cells to x pairs (node j, node j + offset), j counted from the cell's first node.
@@ -102,24 +103,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const int c0 = blockIdx.z * CHUNK, chunk = min(CHUNK, COMPONENTS - c0);
     const long long nodes = grid.nodes(), apart = nodes * COMPONENTS * SHARE;
 
-    // Step 0: this thread's component and yz powers, for every STRIDE-th cell.
+    // Step 0: this thread's component and yz powers, for every STRIDE-th cell; its place in D of plane 0, -1: outside.
     const int c1 = threadIdx.x % CHUNK, n1 = threadIdx.x / CHUNK % YZ_POWERS, first = threadIdx.x / (CHUNK * YZ_POWERS);
     const int number = yz_number(n1 / POWERS, n1 % POWERS), place = mass_place(c0 + c1, 0, number);
     const int step = mass_place(c0 + c1, 1, number) - place;
+    int source[FETCHES];
+#pragma unroll
+    for (int r = 0; r < FETCHES; ++r) {
+        const int cell = first + r * STRIDE, y = y0 + cell / CZ - Y_REACH, z = z0 + cell % CZ - Z_REACH;
+        source[r] = y >= 0 && y < ny && z >= 0 && z < nz ? (y * nz + z) * CELL_SIZE + place : -1;
+    }
     auto fetch = [&](int x) {
         if (first >= STRIDE || c1 >= chunk) return;
-        for (int cell = first; cell < CELLS; cell += STRIDE) {
-            const int y = y0 + cell / CZ - Y_REACH, z = z0 + cell % CZ - Z_REACH;
-            const bool inside = x < nx && y >= 0 && y < ny && z >= 0 && z < nz;
-            const double* from = D + (inside ? ((long long)(x * ny + y) * nz + z) * CELL_SIZE + place : 0);
+#pragma unroll
+        for (int r = 0; r < FETCHES; ++r) {
+            const int cell = first + r * STRIDE;
+            const bool inside = x < nx && source[r] >= 0;
+            const double* from = D + (inside ? (long long)x * ny * nz * CELL_SIZE + source[r] : 0);
+            if (cell >= CELLS) break;
 #pragma unroll
             for (int i = 0; i < X_POWERS; ++i)
                 copy_start(sums + i * ITEMS + n1 * LANES + c1 * TILE + cell, from + (inside ? i * step : 0), inside);
         }
     };
-    double carry[ROUNDS][CARRIES + 1];
+    // Steps 1 and 2: a lane of shared memory, and the power of y or the pairs of z.
+    const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
+    const bool works = group < Y_POWERS && lane / TILE < chunk;
+    double carry[POWERS][CARRIES + 1];
 #pragma unroll
-    for (int r = 0; r < ROUNDS * (CARRIES + 1); ++r) carry[r / (CARRIES + 1)][r % (CARRIES + 1)] = 0.0;
+    for (int r = 0; r < POWERS * (CARRIES + 1); ++r) carry[r / (CARRIES + 1)][r % (CARRIES + 1)] = 0.0;
     // Step 3: one node and component, and the offsets share, share + SHARE, ...
     const int iz = threadIdx.x % TZ, iy = threadIdx.x / TZ % TY, c3 = threadIdx.x / (TZ * TY) % CHUNK;
     const int share = threadIdx.x / (TZ * TY * CHUNK);
@@ -132,17 +144,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     for (int x = begin; x < x1; ++x) {
         copies_wait();
         __syncthreads();
+        if (works) {
+            double done[POWERS][X_REACH + 1];
 #pragma unroll
-        for (int r = 0; r < ROUNDS; ++r) {
-            const int item = threadIdx.x + r * THREADS, n = item / LANES;
-            if (item >= ITEMS) break;
-            double m[X_POWERS], done[X_REACH + 1];
+            for (int k = 0; k < POWERS; ++k) {
+                double m[X_POWERS];
 #pragma unroll
-            for (int i = 0; i < X_POWERS; ++i) m[i] = sums[i * ITEMS + item];
-            x_step(m, carry[r], done);
+                for (int i = 0; i < X_POWERS; ++i) m[i] = sums[i * ITEMS + (group * POWERS + k) * LANES + lane];
+                x_step(m, carry[k], done[k]);
+            }
 #pragma unroll
-            for (int o = 0; o <= X_REACH; ++o)
-                pairs[o * SHEET + (n / POWERS * PAIRS + n % POWERS) * LANES + item % LANES] = done[o];
+            for (int o = 0; o <= X_REACH; ++o) {
+                double m[POWERS], q[PAIRS];
+#pragma unroll
+                for (int k = 0; k < POWERS; ++k) m[k] = done[k][o];
+                pair_products(m, q);
+#pragma unroll
+                for (int k = 0; k < PAIRS; ++k) pairs[o * SHEET + (group * PAIRS + k) * LANES + lane] = q[k];
+            }
         }
         __syncthreads();
         if (x + 1 < x1) fetch(x + 1);
@@ -152,12 +171,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #pragma unroll
         for (int k = 0; k < OWN_OFFSETS; ++k)
             if (writes && share + k * SHARE < OFFSETS) before[k] = to[k * apart];
-        for (int item = threadIdx.x; item < (X_REACH + 1) * Y_POWERS * LANES; item += THREADS)
-            line_step(pairs + item / (Y_POWERS * LANES) * SHEET + item / LANES % Y_POWERS * PAIRS * LANES + item % LANES, LANES);
-        __syncthreads();
         if (DIM > 1) {
-            for (int item = threadIdx.x; item < (X_REACH + 1) * PAIRS * LANES; item += THREADS)
-                line_step(pairs + item / (PAIRS * LANES) * SHEET + item % (PAIRS * LANES), PAIRS * LANES);
+            for (int k = group; works && k < PAIRS; k += Y_POWERS)
+#pragma unroll
+                for (int o = 0; o <= X_REACH; ++o) line_step(pairs + o * SHEET + k * LANES + lane, PAIRS * LANES);
             __syncthreads();
         }
         if (!writes) continue;

@@ -15,7 +15,7 @@
 
 constexpr unsigned ALL = 0xffffffffu;
 constexpr int WARPS = 4;
-constexpr int BLOCKS = ORDER == 2 ? 3 : COLUMNS == 9 ? 4 : 5;  // as registers and shared memory of a multiprocessor allow
+constexpr int BLOCKS = ORDER == 2 ? 3 : COLUMNS == 9 || sizeof(POS) == 8 ? 4 : 5;  // as its registers allow, without spilling
 
 template <int CELLS>
 struct __align__(16) Shared {
@@ -120,14 +120,14 @@ constexpr int FEW = 4;
 
 // Of a launch of mass_pair and of mass_pair_few: threads, cells a block, bytes of shared memory; then the size of a cell's D.
 extern "C" {
-__constant__ int launch_sizes[8] = {32 * WARPS, WARPS,       WARPS * (int)sizeof(Shared<1>),
-                                    32 * WARPS, WARPS * FEW, WARPS * (int)sizeof(Shared<FEW>), CELL_SIZE};
+__constant__ int launch_sizes[8] = {
+    32 * WARPS, WARPS, WARPS * (int)sizeof(Shared<1>), 32 * WARPS, WARPS * FEW, WARPS * (int)sizeof(Shared<FEW>), CELL_SIZE};
 }
 
 // first[c], count[c] : a cell's particles.  B : padded nodes (3, ...).  beta : scales B; mass, moment: scale D's columns.
 // D : (n_cells, CELL_SIZE), written, or added to where `add`.
-#define ARGUMENTS                                                                                                             \
-    const POS *s, const double *values, const double *w, long long pitch, const long long *first, const int *count, int nx,   \
+#define ARGUMENTS                                                                                                           \
+    const POS *s, const double *values, const double *w, long long pitch, const long long *first, const int *count, int nx, \
         int ny, int nz, const double *B, double beta, double mass, double moment, double *D, int add
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) mass_pair(ARGUMENTS) {

@@ -84,7 +84,7 @@ class Problem:
                               stencil=self.stencil, moments=self.moments, cell=cells.get(id(particles)))
 
 
-def median_ms(backend, work, budget_ms: float = 200.0) -> float:
+def median_ms(backend, work, budget_ms: float = 80.0) -> float:
     """Median time of ``work`` on the device: as often as the budget allows, 3 to 30 times after a warm-up."""
     xp, times = backend.xp, []
 

@@ -15,7 +15,7 @@ from ecsim.grid import Block
 
 METHODS = ("pair", "mma", "conventional", "flat", "auto")
 PRECISIONS = ("fp64", "tf32")
-FEW = {1: 96, 2: 24}  # by order of the shape: particles per cell below which a warp takes several cells
+FEW = {1: 96, 2: 48}  # by order of the shape: particles per cell below which a warp takes several cells
 NULL = np.uint64(0)
 C_TYPE = {"float32": "float", "float64": "double"}
 
