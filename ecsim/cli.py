@@ -85,11 +85,25 @@ def _parser() -> argparse.ArgumentParser:
 
     plot = commands.add_parser("plot", help="draw the figures of runs, finished or still going on")
     plot.add_argument("runs", metavar="RUN", nargs="+", help="run directory")
-    plot.add_argument("--kind", action="append", metavar="KIND", help="energy, fields or growth (default: all it can)")
+    plot.add_argument("--kind", action="append", metavar="KIND", help="energy, fields, growth, reconnection, probe, "
+                      "spectrum, histogram, health or stages (default: all it can)")
     plot.add_argument("-o", "--output", metavar="DIR", help="where to put the figures (default: RUN/figures)")
     plot.add_argument("--format", default="png", metavar="FORMAT", help="png (default) or pdf")
+    plot.add_argument("--movie", action="store_true", help="also make a film of the field snapshots (extra 'movie')")
+    plot.add_argument("--compare", action="store_true", help="draw the energies of all runs into one figure instead")
     plot.add_argument("--every-snapshot", action="store_true", help="draw every field snapshot, not the last only")
     plot.set_defaults(command=plot_command)
+
+    watch = commands.add_parser("watch", help="follow a run in the terminal: energies, rate, time left")
+    watch.add_argument("run", metavar="RUN", help="run directory")
+    watch.add_argument("--every", metavar="S", type=float, default=2.0, help="seconds between looks (default: 2)")
+    watch.add_argument("--once", action="store_true", help="look once and exit")
+    watch.set_defaults(command=watch_command)
+
+    report = commands.add_parser("report", help="write one HTML page of a run: deck, machine, cost, ledger, pictures")
+    report.add_argument("run", metavar="RUN", help="run directory")
+    report.add_argument("-o", "--output", metavar="FILE", help="where to write it (default: RUN/report.html)")
+    report.set_defaults(command=report_command)
     return parser
 
 
@@ -192,14 +206,42 @@ def info_command(options: argparse.Namespace) -> None:
         print(text)
 
 
+def watch_command(options: argparse.Namespace) -> None:
+    """``ecsim watch``: until the run is finished."""
+    from ecsim.watch import watch
+
+    try:
+        watch(options.run, options.every, options.once)
+    except OSError as error:
+        raise CommandError(error) from None
+
+
+def report_command(options: argparse.Namespace) -> None:
+    """``ecsim report``: one page of a run."""
+    from ecsim.plot import PlotError
+    from ecsim.run_report import write_report
+
+    try:
+        print(write_report(options.run, options.output))
+    except (PlotError, OSError) as error:
+        raise CommandError(error) from None
+
+
 def plot_command(options: argparse.Namespace) -> None:
     """``ecsim plot``: figures from the files of runs."""
-    from ecsim.plot import PlotError, plot_run
+    from ecsim.plot import PlotError, plot_comparison, plot_run
 
+    if options.compare:
+        try:
+            print(plot_comparison(options.runs, options.output or ".", options.format))
+        except (PlotError, OSError) as error:
+            raise CommandError(error) from None
+        return
     for run in options.runs:
         try:
             written = plot_run(
-                run, options.kind, options.output, format=options.format, every_snapshot=options.every_snapshot
+                run, options.kind, options.output, format=options.format, every_snapshot=options.every_snapshot,
+                movie=options.movie,
             )
         except (PlotError, OSError) as error:
             raise CommandError(error) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from ecsim.diagnostics.conservation import divergence_B, gauss_residual
 from ecsim.diagnostics.sample import Sample
 from ecsim.output.energies import EnergyFile
 from ecsim.output.rundir import ENERGIES, continue_run_directory, create_run_directory, discard_later_files
+from ecsim.output.timings import write_timings
 from ecsim.plasma import Plasma
 
 
@@ -38,6 +40,8 @@ class Recorder:
                                               for kind, params in entries]
         self.sample = Sample(plasma)
         self._gauss = math.nan
+        self._begun, self._first_step, self._closed = time.monotonic(), plasma.step, False
+        self._before = dict(plasma.backend.timer.seconds)
 
     def _prepare(self, deck_text: str, overwrite: bool) -> None:
         """The directory and the energy file; on rank 0."""
@@ -86,7 +90,7 @@ class Recorder:
                 file.flush()
 
     def close(self) -> None:
-        """Write what is buffered and close, every file even if one fails."""
+        """Write what is buffered and close, every file even if one fails; leave how long each stage took."""
         error: OSError | None = None
         for file in (self.file, *self.diagnostics):
             try:
@@ -96,6 +100,17 @@ class Recorder:
                 error = error or caught
         if error is not None:
             raise error
+        if self.world.is_root and not self._closed and self.plasma.step > self._first_step:
+            self._closed = True
+            write_timings(self.directory, self._session(), fresh=self.setting.resume_at is None)
+
+    def _session(self) -> dict[str, Any]:
+        p = self.plasma
+        seconds = {phase: total - self._before.get(phase, 0.0) for phase, total in p.backend.timer.seconds.items()}
+        return {"from_step": self._first_step, "to_step": p.step, "wall_seconds": time.monotonic() - self._begun,
+                "seconds": seconds, "particles": p.n_particles, "ranks": self.world.size, "device": p.backend.describe(),
+                **{name: self.setting.attributes[name] for name in ("processor", "platform", "version", "git_hash", "date")
+                   if name in self.setting.attributes}}
 
     def _row(self, simulation) -> dict[str, Any]:
         p = self.plasma

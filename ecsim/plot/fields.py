@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from ecsim.plot.style import (
 
 CONTOURS = 19
 QUIET, LOUD = 0.2, 99.8
+SAMPLED = 8
 INVISIBLE = 1e-10
 
 
@@ -40,8 +42,27 @@ class Panel(NamedTuple):
     note: str = ""
 
 
-def draw(run: Run, path: Path):
+Limits = Mapping[str, tuple[float, float]]
+
+
+def limits(run: Run) -> Limits:
+    """Colour limits of each map that suit a selection of all snapshots, by symbol; nothing for a run in one dimension."""
+    found: dict[str, tuple[float, float]] = {}
+    for path in run.snapshots[:: max(1, len(run.snapshots) // SAMPLED)]:
+        snapshot = read_fields(path)
+        if len(snapshot.wide) < 2:
+            return {}
+        for panel in _panels(run, snapshot, plane_of(run, snapshot)):
+            low, high = np.percentile(panel.values, [QUIET, LOUD])
+            before = found.get(panel.symbol, (low, high))
+            found[panel.symbol] = min(low, before[0]), max(high, before[1])
+    return found
+
+
+def draw(run: Run, path: Path, limits: Limits | None = None):
     """Draw the snapshot ``path`` and return the figure; what is drawn depends on how many dimensions have cells.
+
+    limits : of the colours, from `limits`; None suits them to the snapshot.
 
     Raises PlotError if the box has one cell only.
     """
@@ -53,7 +74,7 @@ def draw(run: Run, path: Path):
         raise NothingToDraw(f"{path} has a single cell; there is no profile or map to draw")
     if len(snapshot.wide) == 1:
         return _draw_lines(run, snapshot, snapshot.wide[0])
-    return _draw_maps(run, snapshot, plane_of(run, snapshot))
+    return _draw_maps(run, snapshot, plane_of(run, snapshot), limits or {})
 
 
 def _panels(run: Run, snapshot: Snapshot, plane: Plane) -> list[Panel]:
@@ -78,7 +99,7 @@ def _panels(run: Run, snapshot: Snapshot, plane: Plane) -> list[Panel]:
             Panel(flow, 0.0, f"u_{{{mark},{a}}}", "velocity", ", smoothed")]
 
 
-def _draw_maps(run: Run, snapshot: Snapshot, plane: Plane):
+def _draw_maps(run: Run, snapshot: Snapshot, plane: Plane, limits: Limits):
     panels = _panels(run, snapshot, plane)
     size = [snapshot.cells[k] * snapshot.spacing[k] for k in (plane.a, plane.b)]
     ratio = float(np.clip(size[1] / size[0], 0.2, 3.0))
@@ -89,7 +110,7 @@ def _draw_maps(run: Run, snapshot: Snapshot, plane: Plane):
         grid = drawing.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         psi = flux_of(snapshot, plane) if has_structure(snapshot, plane) else None
         for axes, panel in zip(grid.flat, panels, strict=False):
-            _map(drawing, axes, panel, [snapshot.spacing[k] for k in (plane.a, plane.b)])
+            _map(drawing, axes, panel, [snapshot.spacing[k] for k in (plane.a, plane.b)], limits.get(panel.symbol))
             if psi is not None:
                 _field_lines(axes, psi, size)
             axes.set(xlim=(0, size[0]), ylim=(0, size[1]), aspect="equal" if ratio == size[1] / size[0] else "auto")
@@ -107,11 +128,11 @@ def _place(snapshot: Snapshot, plane: Plane) -> str:
     return rf",  ${AXES[plane.normal]} = {plane.index * snapshot.spacing[plane.normal]:.3g}\,d_i$"
 
 
-def _map(drawing, axes, panel: Panel, spacing) -> None:
+def _map(drawing, axes, panel: Panel, spacing, limits: tuple[float, float] | None) -> None:
     """One colour map over the whole periodic box, with its colour bar."""
     values = np.pad(panel.values, ((0, 1), (0, 1)), mode="wrap") if panel.offset == 0 else panel.values
     edges = [h * (panel.offset - 0.5 + np.array([0, n])) for h, n in zip(spacing, values.shape, strict=True)]
-    low, high = np.percentile(values, [QUIET, LOUD])
+    low, high = np.percentile(values, [QUIET, LOUD]) if limits is None else limits
     signed = low < 0 < high
     if signed:
         high = max(-low, high)

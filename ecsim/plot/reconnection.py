@@ -10,9 +10,9 @@ from ecsim.diagnostics.flux import critical_points, reconnected_flux
 from ecsim.output.snapshots import read_fields
 from ecsim.plot.plane import AXES, LEAST_ISLAND, flux_of, plane_of
 from ecsim.plot.source import Run
-from ecsim.plot.style import COLOURS, TIME, NothingToDraw
+from ecsim.plot.style import BLACK, COLOURS, GREY, TIME, NothingToDraw
 
-HEIGHT = 3.8
+HEIGHT = 4.6
 
 
 class History(NamedTuple):
@@ -24,15 +24,21 @@ class History(NamedTuple):
 
 
 def draw(run: Run, figure) -> None:
-    """Two panels over time, from the snapshots: closed flux of each sheet, and the rate at which it grows.
+    """Panels over time: closed flux of each sheet, and the rate at which it grows.
 
+    From the [[diagnostic]] of kind reconnection where there is one, which also knows the inflow; else from the snapshots.
     Flux in B₀d_i and rate in B₀v_A, with B₀ and v_A of the lobe field and the density n₀. For problems whose keys
     give a ``magnetic_field`` B₀ and name the axes ``across`` the sheets and of their ``current``.
 
     Raises NothingToDraw for other problems, without a plane, and with fewer than two snapshots.
     """
-    time, flux, place = history(run)
     params = run.deck.problem.params
+    try:
+        _draw_series(run, figure, run.series("reconnection")[0][1])
+        return
+    except NothingToDraw:
+        pass
+    time, flux, place = history(run)
     closed, rate = figure.subplots(2, 1, sharex=True)
     style = dict(marker="o", markersize=3, clip_on=False)
     for k in np.argsort(place):
@@ -44,6 +50,43 @@ def draw(run: Run, figure) -> None:
     closed.set_ylim(bottom=0)
     rate.set(ylabel=r"rate  $[B_0 v_A]$", xlabel=TIME)
     figure.legend(loc="outside upper center", ncols=2)
+
+
+def _draw_series(run: Run, figure, series) -> None:
+    """Closed flux, the rate in both normalisations, and J·E′ at the X-points."""
+    time, B0 = series["time"], getattr(run.deck.problem.params, "magnetic_field", 0.0)
+    closed, rate, work = figure.subplots(3, 1, sharex=True)
+    flux, JE = series["flux"], series["JE_x_point"]
+    inflow = series["B_inflow"] ** 2 / np.sqrt(series["n_inflow"])
+    for k, colour in enumerate(COLOURS[:2]):
+        label = ("sheet of highest flux", "sheet of lowest flux")[k]
+        closed.plot(time, flux[:, k] / (B0 or 1.0), color=colour, label=label)
+        growth = np.gradient(_running_mean(flux[:, k]), time) if len(time) > 2 else np.full(len(time), np.nan)
+        if B0:
+            rate.plot(time, growth / B0**2, color=colour)
+        rate.plot(time, growth / _running_mean(inflow[:, k]), color=colour, linestyle="--", linewidth=0.9)
+        work.plot(time, JE[:, k] / (B0**3 or 1.0), color=colour, linewidth=0.5, alpha=0.4)
+        work.plot(time, _running_mean(JE[:, k]) / (B0**3 or 1.0), color=colour)
+    closed.set(ylabel=r"closed flux  $[B_0 d_i]$" if B0 else "closed flux", xlim=(time[0], time[-1] or 1.0))
+    closed.set_ylim(bottom=0)
+    rate.set(ylabel=r"rate  $[B v_A]$")
+    rate.axhline(0, color=GREY, linewidth=0.7, linestyle=":")
+    rate.plot([], [], color=BLACK, label="$B v_A$\nof the lobes")
+    rate.plot([], [], color=BLACK, linestyle="--", linewidth=0.9, label="of the\ninflow")
+    rate.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    work.axhline(0, color=GREY, linewidth=0.7, linestyle=":")
+    work.set(ylabel=r"$\mathbf{J}\cdot\mathbf{E}'$  $[B_0^3]$", xlabel=TIME)
+    figure.align_ylabels()
+    figure.legend(*closed.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+
+
+def _running_mean(values: np.ndarray) -> np.ndarray:
+    """Mean over about a twelfth of the history around each entry, shorter at the ends."""
+    half = len(values) // 24
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    first = np.maximum(np.arange(len(values)) - half, 0)
+    last = np.minimum(np.arange(len(values)) + half + 1, len(values))
+    return (total[last] - total[first]) / (last - first)
 
 
 def history(run: Run) -> History:

@@ -9,10 +9,12 @@ from typing import Any
 
 from ecsim.deck import Deck, DeckError, load_deck
 from ecsim.output.energies import read_energies
-from ecsim.output.rundir import DECK
+from ecsim.output.rundir import DECK, DIAGNOSTICS
 from ecsim.output.snapshots import list_snapshots
+from ecsim.output.timings import read_timings
 from ecsim.plot.style import NothingToDraw, PlotError
 from ecsim.problems import registry
+from ecsim.reader import Series
 
 
 class Run:
@@ -55,6 +57,23 @@ class Run:
         found = list_snapshots(self.directory)
         if not found:
             raise NothingToDraw(f"{self.directory} has no field snapshots; set output.fields_every in the deck")
+        return found
+
+    def series(self, kind: str) -> list[tuple[str, Series]]:
+        """Name and time series of the diagnostics of a kind that have rows. Raises NothingToDraw if there are none."""
+        paths = sorted((self.directory / DIAGNOSTICS).glob("*.h5"))
+        found = [(path.stem, Series(path)) for path in paths]
+        chosen = [(name, table) for name, table in found if table.attributes.get("kind") == kind and len(table)]
+        if not chosen:
+            raise NothingToDraw(f"{self.directory} has no rows of a [[diagnostic]] of kind {kind}")
+        return chosen
+
+    @cached_property
+    def timings(self) -> list[dict[str, Any]]:
+        """Stretches with the seconds of their stages. Raises NothingToDraw if there are none."""
+        found = read_timings(self.directory)
+        if not found:
+            raise NothingToDraw(f"{self.directory} has no timings yet; they are written when a run ends")
         return found
 
     def light_species(self, names: list[str]) -> str | None:

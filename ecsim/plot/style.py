@@ -54,6 +54,13 @@ def quantity(symbol: str, kind: str, power: int = 0) -> str:
     return rf"${symbol}$  $[{factor}{UNITS[kind]}]$"
 
 
+def unit_label(unit: str) -> str:
+    """A unit as the files write it, typeset: ``m_i c ω_pi/q_i``."""
+    for plain, maths in (("ω_pi", r"\omega_{pi}"), ("n0", "n_0"), ("²", "^2"), ("³", "^3"), ("·", r"\cdot "), (" ", r"\,")):
+        unit = unit.replace(plain, maths)
+    return f"$[{unit}]$" if unit else ""
+
+
 def energy_unit(d: int) -> str:
     """Unit of energies in ``d`` dimensions."""
     return r"n_0 m_i c^2 d_i" + ("" if d == 1 else f"^{d}")

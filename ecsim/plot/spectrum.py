@@ -1,0 +1,59 @@
+"""Power spectra: the last one over wavenumber and how the modes went in time, or a map in two dimensions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ecsim.plot.source import Run
+from ecsim.plot.style import BLACK, COLOURS, POSITIVE, TIME, WIDTH, figure, unit_label
+
+MODES = 5
+LEAST = 1e-8
+
+
+def draw(run: Run, series):
+    """Returns the figure of one spectrum diagnostic."""
+    axes = series.axes("power")
+    wave = [name for name in axes if name != "component"]
+    total = series["power"].sum(axis=1)
+    return _lines(run, series, wave[0], axes[wave[0]], total) if len(wave) == 1 else _map(run, series, axes, wave, total)
+
+
+def _lines(run: Run, series, name: str, k, total):
+    with figure(2.9) as drawing:
+        now, history = drawing.subplots(1, 2)
+        for row, colour, label in ((0, "#BBBBBB", "first"), (-1, BLACK, "last")):
+            now.plot(k[1:], total[row, 1:], color=colour, label=label)
+        top = total[[0, -1], 1:].max() or 1.0
+        now.set(yscale="log", xlabel=rf"${name[0]}_{name[1]}\,d_i$", ylabel=_label(series), ylim=(top * LEAST, 3 * top),
+                xlim=(0, k[-1]))
+        now.legend()
+        strongest = np.argsort(total[:, 1:].max(axis=0))[::-1][:MODES] + 1
+        for colour, mode in zip(COLOURS, sorted(strongest), strict=False):
+            history.plot(series["time"], total[:, mode], color=colour, label=f"{mode}")
+        history.set(yscale="log", xlabel=TIME, ylim=(max(history.get_ylim()[0], total[:, 1:].max() * LEAST), None))
+        history.legend(title="waves in the box", title_fontsize=8, ncols=2)
+        drawing.suptitle(_title(run, series), fontsize=9)
+    return drawing
+
+
+def _map(run: Run, series, axes, wave, total):
+    first, last = (axes[name] for name in wave)
+    values = np.log10(np.fft.fftshift(np.maximum(total[-1], total[-1].max() * 1e-12 + 1e-300), axes=0))
+    with figure(3.2, width=0.75 * WIDTH) as drawing:
+        panel = drawing.subplots()
+        image = panel.pcolormesh(np.fft.fftshift(first), last, values.T, cmap=POSITIVE, shading="nearest", rasterized=True,
+                                 vmin=np.percentile(values, 5), vmax=np.percentile(values, 99.9))
+        bar = drawing.colorbar(image, ax=panel)
+        bar.set_label(r"$\log_{10}$ " + _label(series))
+        panel.set(xlabel=rf"$k_{wave[0][1]}\,d_i$", ylabel=rf"$k_{wave[1][1]}\,d_i$")
+        drawing.suptitle(_title(run, series), fontsize=9)
+    return drawing
+
+
+def _label(series) -> str:
+    return f"power of {series.attributes['key_record']}  {unit_label(series.unit('power'))}"
+
+
+def _title(run: Run, series) -> str:
+    return run.clock(float(series["time"][-1]))
