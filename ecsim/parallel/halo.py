@@ -8,7 +8,8 @@ neighbour travels in one message, whatever the number of arrays and components.
 
 from __future__ import annotations
 
-import itertools
+from itertools import product
+from typing import NamedTuple
 
 from ecsim.grid import Block
 from ecsim.parallel.transport import Alone
@@ -21,6 +22,30 @@ def _along(axis_from_end: int, index) -> tuple:
     return (..., index, *(slice(None),) * (axis_from_end - 1))
 
 
+class Dimension(NamedTuple):
+    """The layers along one dimension, as indices: those on the low side, then those on the high side.
+
+    peers : ranks there, None if this rank owns the dimension whole.  ghosts, owners : the outermost ghost and owned
+    layers.  mirrored : the owned layers that ``ghosts`` repeat where the dimension is whole.
+    """
+
+    peers: tuple[int, int] | None
+    ghosts: list[tuple]
+    owners: list[tuple]
+    mirrored: list[tuple]
+
+
+def _dimension(block: Block, k: int, peers: tuple[int, int] | None) -> Dimension:
+    g, n = block.ghosts, block.cells[k]
+    ghosts, owners = [slice(0, g), slice(n + g, n + 2 * g)], [slice(g, 2 * g), slice(n, n + g)]
+    mirrored = owners[::-1]
+    if peers is None and n < g:
+        thin = [*range(g), *range(n + g, n + 2 * g)]
+        ghosts = [slice(j, j + 1) for j in thin]
+        mirrored = [slice(g + (j - g) % n, g + (j - g) % n + 1) for j in thin]
+    return Dimension(peers, *([_along(block.d - k, i) for i in some] for some in (ghosts, owners, mirrored)))
+
+
 class Halo:
     """Ghost exchange of one block of a periodic box.
 
@@ -30,37 +55,26 @@ class Halo:
 
     def __init__(self, block: Block, neighbours=None, transport=None) -> None:
         self.block, self.transport = block, transport or Alone()
-        self._dimensions = []
-        g = block.ghosts
-        for k, n in enumerate(block.cells):
-            ghosts, owners = (slice(0, g), slice(n + g, n + 2 * g)), (slice(g, 2 * g), slice(n, n + g))
-            peers = neighbours[k] if neighbours else None
-            if peers is None and n < g:
-                ghosts = [slice(j, j + 1) for j in (*range(g), *range(n + g, n + 2 * g))]
-                mirrored = [slice(g + (j.start - g) % n, g + (j.start - g) % n + 1) for j in ghosts]
-            else:
-                mirrored = owners[::-1]
-            axis = block.d - k
-            self._dimensions.append((peers, *([_along(axis, i) for i in some] for some in (ghosts, mirrored, owners))))
+        self._dimensions = [_dimension(block, k, neighbours and neighbours[k]) for k in range(block.d)]
 
     def fill(self, *arrays) -> None:
         """Copy owned values into the ghosts of arrays (..., *padded), in place."""
-        for peers, ghosts, mirrored, owners in self._dimensions:
+        for peers, ghosts, owners, mirrored in self._dimensions:
             if peers:
                 for side, a, values in self._exchange(peers, arrays, owners):
                     a[ghosts[side]] = values
             else:
-                for a, (ghost, owner) in itertools.product(arrays, zip(ghosts, mirrored, strict=True)):
+                for a, (ghost, owner) in product(arrays, zip(ghosts, mirrored, strict=True)):
                     a[ghost] = a[owner]
 
     def add(self, *arrays) -> None:
         """Add what lies on ghosts of arrays (..., *padded) to its owners, in place; ghosts stay as they were."""
-        for peers, ghosts, mirrored, owners in reversed(self._dimensions):
+        for peers, ghosts, owners, mirrored in reversed(self._dimensions):
             if peers:
                 for side, a, values in self._exchange(peers, arrays, ghosts):
                     a[owners[side]] += values
             else:
-                for a, (ghost, owner) in itertools.product(arrays, zip(ghosts, mirrored, strict=True)):
+                for a, (ghost, owner) in product(arrays, zip(ghosts, mirrored, strict=True)):
                     a[owner] += a[ghost]
 
     def _exchange(self, peers, arrays, layers):

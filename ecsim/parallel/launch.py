@@ -64,9 +64,9 @@ class World:
                 outcome = function(), None
             except Exception as error:
                 outcome = None, error
-        result, error = self.comm.bcast(outcome, root=0)
-        if error is not None:
-            raise error
+        result, failure = self.comm.bcast(outcome, root=0)
+        if failure is not None:
+            raise failure
         return result
 
     def fail_together(self, seconds: float = GRACE_SECONDS) -> bool:

@@ -1,0 +1,89 @@
+"""Ghosts, reductions and gathering on the ranks there are, in whole numbers: every comparison is exact."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from fake_cupy import FakeCupy
+
+from ecsim.grid import Grid
+from ecsim.parallel.domain import Domain
+from ecsim.parallel.launch import world
+from ecsim.parallel.topology import Topology, arrangements, fits
+from ecsim.parallel.transport import HostTransport
+from ecsim.parallel.transport_cuda import CudaAwareTransport, NcclTransport, StagedTransport
+
+
+def deposits(block, seed):
+    """Whole numbers on all padded nodes of a block, known to every rank."""
+    return np.random.default_rng([seed, *block.origin]).integers(0, 1000, (2, *block.padded)).astype(np.float64)
+
+
+def whole_of(topology, seed):
+    """What `add` must bring together: the deposits of all blocks on the periodic grid."""
+    total = np.zeros((2, *topology.grid.cells))
+    for rank in range(topology.size):
+        block = topology.block(rank)
+        where = [(np.arange(n) + o - block.ghosts) % full for n, o, full in
+                 zip(block.padded, block.origin, topology.grid.cells, strict=True)]
+        np.add.at(total, (slice(None), *np.ix_(*where)), deposits(block, seed))
+    return total
+
+
+def check_halo(topology, transport):
+    domain = Domain(topology, world(), transport)
+    block, xp = domain.block, transport.xp
+    first, second = xp.asarray(deposits(block, 1)), xp.asarray(deposits(block, 2)[:1])
+    untouched = np.array(first)
+    domain.halo.add(first, second)
+    inner = block.interior
+    owned = tuple(slice(o, o + n) for o, n in zip(block.origin, block.cells, strict=True))
+    wholes = [whole_of(topology, 1), whole_of(topology, 2)[:1]]
+    for a, whole in zip((first, second), wholes, strict=True):
+        assert np.array_equal(np.array(a)[inner], whole[(slice(None), *owned)])
+    ghosts = np.ones(block.padded, bool)
+    ghosts[inner] = False
+    assert all(np.array_equal(np.array(first)[k][corner], untouched[k][corner])
+               for k, corner in product(range(2), corners(block)))
+    domain.halo.fill(first, second)
+    where = np.ix_(*((np.arange(n) + o - block.ghosts) % full for n, o, full in
+                     zip(block.padded, block.origin, topology.grid.cells, strict=True)))
+    for a, whole in zip((first, second), wholes, strict=True):
+        assert np.array_equal(np.array(a), whole[(slice(None), *where)])
+    spread = domain.spread(wholes[0][(slice(None), *owned)])
+    assert np.array_equal(spread.whole(), wholes[0])
+    pieces = list(spread.pieces())
+    assert len(pieces) == (world().size if world().is_root else 0)
+    for index, values in pieces:
+        assert np.array_equal(values, wholes[0][index])
+
+
+def corners(block):
+    """The two extreme padded nodes: ghosts in every direction."""
+    return [(0,) * block.d, tuple(n - 1 for n in block.padded)]
+
+
+def check_sums(transport):
+    rank, size = world().rank, world().size
+    given = transport.xp.asarray(np.array([1.0, rank, rank**2]))
+    wanted = [size, size * (size - 1) // 2, sum(r**2 for r in range(size))]
+    assert np.array(transport.sum(given)).tolist() == wanted
+    assert transport.max(float(rank)) == size - 1
+
+
+def main():
+    comm, size = world().comm, world().size
+    fake = FakeCupy(comm)
+    for transport in (HostTransport(comm), StagedTransport(comm, None, fake), CudaAwareTransport(comm, None, fake),
+                      NcclTransport(comm, None, fake)):
+        check_sums(transport)
+        for cells, order in (((17,), 1), ((18,), 2), ((16, 1), 2), ((9, 11), 1), ((9, 8, 10), 1), ((8, 9, 16), 2)):
+            grid = Grid(cells, (1.0,) * len(cells), order)
+            for shape in arrangements(size, grid.d):
+                if fits(grid, shape):
+                    check_halo(Topology(grid, shape), transport)
+
+
+if __name__ == "__main__":
+    main()
