@@ -3,17 +3,17 @@
 // variants: DIM=1,2,3 ORDER=1,2 POS=float,double WEIGHTS=0,1 IDS=0,1 GATHER=float,double KICK=0,1
 //
 // One warp owns a cell at a time, and after it the cell as many further on as there are warps. E and B come to it once, as
-// polynomials in shared memory. It takes the cell's slots in batches and those in chunks of 32 particles, lane -> particle;
-// while it works on one batch, the next, be it of this cell or of the next, is on its way to shared memory. Those that
-// stay are written back compacted and in order, never behind a slot that is still to be read:
+// polynomials in shared memory. It takes the cell's slots in batches, lane -> particles lane, lane + 32; while it works on one
+// batch, the next, be it of this cell or of the next, is on its way to shared memory. Those that stay are written back
+// compacted and in order, never behind a slot that is still to be read:
 //
-//     slots  | stay 0 … stay-1 |  gap  | chunk in registers | already read, or to be … |   slack   |
+//     slots  | stay 0 … stay-1 |  gap  | batch in registers | to be read … |   slack   |
 //
 // Leavers are staged in shared memory in the order they are met, with their position not yet wrapped, and written to the
 // outbox as a run sorted by bin when the stage is full or the cell is done. move_arrivals.cu brings them home.
 // Where in the outbox a run lies depends on timing; nothing that is computed does.
 //
-// Outbox full: the staged leavers go into the gap, right before the current chunk, and from there on every particle is
+// Outbox full: the staged leavers go into the gap, right before the current batch, and from there on every particle is
 // written back to its own slot, kicked and pushed but not wrapped. `progress` says which slots are in that state; after
 // the outbox has grown, the same kernel with KICK = 0, dt = 0 and `resume` = 1 bins them. The gap always has room: it
 // holds one slot for each leaver so far.
@@ -22,13 +22,13 @@
 #include "push.cuh"
 
 #ifndef OCCUPANCY
-#define OCCUPANCY 5  // blocks per multiprocessor the registers must allow
-#define MOST 64      // particles of a batch, where shared memory allows
+#define OCCUPANCY 4                // blocks per multiprocessor the registers must allow
+#define MOST (ORDER == 1 ? 64 : 32)  // particles of a batch, where shared memory allows
 #endif
 constexpr int WARPS = 4;
 constexpr int PARTICLE_BYTES = DIM * sizeof(POS) + 24 + 8 * WEIGHTS + 8 * IDS;
 constexpr int ROOM = 48 * 1024 / WARPS - sizeof(Fields) - sizeof(Leavers);  // bytes for two batches of a warp
-constexpr int BATCH = MOST * PARTICLE_BYTES * 2 <= ROOM ? MOST : 32;
+constexpr int BATCH = MOST * PARTICLE_BYTES * 2 <= ROOM ? MOST : 32, EACH = BATCH / 32;
 
 // Particles on their way: each lane fetches and reads its own.
 struct Batch {
@@ -119,12 +119,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
 
     double values[VALUES_PER_LANE];
     Cell cell = cell_ahead(warp, n_cells, first, count, progress, resume);
+    Cell after = cell_ahead(warp + n_warps, n_cells, first, count, progress, resume);
     if (KICK && cell.number < n_cells) load_fields(E, B, grid, cell.number, lane, values);
     fetch(store, cell.first + cell.begin, cell.end - cell.begin, sh.batch[0], lane);
     int current = 0;
 
     while (cell.number < n_cells) {
-        const Cell after = cell_ahead(cell.number + n_warps, n_cells, first, count, progress, resume);
+        const Cell later = cell_ahead(after.number + n_warps, n_cells, first, count, progress, resume);
         if (KICK) to_polynomials(values, beta, (double*)sh.leavers.records, sh.fields, lane);
         if (KICK && after.number < n_cells) load_fields(E, B, grid, after.number, lane, values);
         const unsigned out = cut ? __ballot_sync(ALL, lane < BINS && leads_out(grid, cell.number, lane, cut)) : 0u;
@@ -144,53 +145,59 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
             staged = 0;
         };
 
-        int batch = cell.begin;
+        int done = cell.begin;
         do {
-            const bool more = batch + BATCH < cell.end;
-            fetch(store, more ? cell.first + batch + BATCH : after.first + after.begin,
-                  more ? cell.end - batch - BATCH : after.end - after.begin, sh.batch[current ^ 1], lane);
+            const bool more = done + BATCH < cell.end;
+            fetch(store, more ? cell.first + done + BATCH : after.first + after.begin,
+                  more ? cell.end - done - BATCH : after.end - after.begin, sh.batch[current ^ 1], lane);
             wait_groups<1>();
-            for (int done = batch; done < min(batch + BATCH, cell.end); done += 32) {
-                const bool mine = done + lane < cell.end;
-                bool far = false, lost = false;
-                int bin = STAY;
-                Particle p;
-                if (mine) {
-                    take(sh.batch[current], done - batch + lane, p);
-                    if (KICK) kick(sh.fields, p);
-                    push(h, p);
-                    bin = bin_of(p.s, far, lost);
-                    if (out >> bin & 1u) far = true, bin = STAY;
-                    if (KICK) total.add(p, uniform, lost);
-                }
-                const unsigned leave = __ballot_sync(ALL, far || bin != STAY);
-                const unsigned live = __ballot_sync(ALL, mine), remain = live & ~leave;
-                if (unbinned_from < 0 && staged + __popc(leave) > STAGE) ship(done);
+            Particle p[EACH];
+            unsigned leave[EACH], remain[EACH];
+            int bin[EACH], leaving = 0;
+#pragma unroll
+            for (int u = 0; u < EACH; ++u) take(sh.batch[current], 32 * u + lane, p[u]);
+            if constexpr (KICK) kick(sh.fields, p);
+#pragma unroll
+            for (int u = 0; u < EACH; ++u) {
+                bool far, lost;
+                const bool mine = done + 32 * u + lane < cell.end;
+                push(h, p[u]);
+                bin[u] = bin_of(p[u].s, far, lost);
+                if (out >> bin[u] & 1u) far = true, bin[u] = STAY;
+                if (KICK && mine) total.add(p[u], uniform, lost);
+                leave[u] = __ballot_sync(ALL, mine && (far || bin[u] != STAY));
+                remain[u] = __ballot_sync(ALL, mine) & ~leave[u];
+                leaving += __popc(leave[u]);
+            }
+            if (unbinned_from < 0 && staged + leaving > STAGE) ship(done);
+#pragma unroll
+            for (int u = 0; u < EACH; ++u) {
+                const bool leaves = leave[u] >> lane & 1u, stays = remain[u] >> lane & 1u;
                 if (unbinned_from >= 0) {
-                    if (mine) save(store, cell.first + done + lane, p);
-                    unbinned += __popc(leave);
+                    if (leaves || stays) save(store, cell.first + done + 32 * u + lane, p[u]);
+                    unbinned += __popc(leave[u]);
                     continue;
                 }
-                if (remain >> lane & 1u) save(store, cell.first + stay + __popc(remain & below), p);
-                if (leave >> lane & 1u) {
-                    const int k = staged + __popc(leave & below);
-                    pack(p, &sh.leavers.records[k * WORDS]);
-                    sh.leavers.bin[k] = (unsigned char)bin;
+                if (stays) save(store, cell.first + stay + __popc(remain[u] & below), p[u]);
+                if (leaves) {
+                    const int k = staged + __popc(leave[u] & below);
+                    pack(p[u], &sh.leavers.records[k * WORDS]);
+                    sh.leavers.bin[k] = (unsigned char)bin[u];
                 }
-                stay += __popc(remain);
-                staged += __popc(leave);
-                __syncwarp();
+                stay += __popc(remain[u]);
+                staged += __popc(leave[u]);
             }
+            __syncwarp();
             current ^= 1;
-            batch += BATCH;
-        } while (batch < cell.end);
+            done += BATCH;
+        } while (done < cell.end);
         if (staged > 0) ship(cell.end);
         if (lane == 0) {
             count[cell.number] = stay;
             progress[cell.number] = int2{unbinned_from < 0 ? cell.end : unbinned_from, cell.end};
         }
         if (tail < 0) empty_head(heads[cell.number], lane);
-        cell = after;
+        cell = after, after = later;
     }
     if (lane == 0 && unbinned > 0) atomicAdd(&status[UNBINNED], unbinned);
     if (KICK) total.write(sums, warp, lane);

@@ -10,21 +10,25 @@
 #include "async.cuh"
 #include "outbox.cuh"
 
-// One run of the bin a lane looks after: how many records, where the first one is, and the next run.
+// One run of the bin a lane looks after, as its head has it: where the run and the bin in it begin, where the bin ends, and
+// the next run. Nothing is computed from what was read, nor decided on it, before it is needed: nobody waits for it.
 struct Segment {
-    int n, next;
-    unsigned first;
+    unsigned base;
+    int next;
+    unsigned short begin, end;
+
+    __device__ int n() const { return end - begin; }
+    __device__ unsigned first() const { return base + begin; }
 };
 
-__device__ inline Segment segment(const RunHead* heads, int run, int bin) {
-    Segment a = {0, -1, 0};
-    if (run >= 0) {
-        const RunHead& h = heads[run];
-        a.n = h.start[bin + 1] - h.start[bin];
-        a.first = h.base + h.start[bin];
-        a.next = h.next;
-    }
-    return a;
+__device__ inline Segment segment(const RunHead& head, int bin) {
+    return {head.base, head.next, head.start[bin], head.start[bin + 1]};
+}
+
+// The run that follows, without records where there is none.
+__device__ inline Segment following(const RunHead* heads, const Segment& run, int bin) {
+    if (run.next < 0) return {0, -1, 0, 0};
+    return segment(heads[run.next], bin);
 }
 
 // The cell of which the leavers in direction `bin` end in `cell`: one step back, through the periodic faces.
@@ -63,15 +67,16 @@ __device__ inline int sum_below(int n, int lane) {
 
 // A cell that waits for arrivals: its particles and slots, and the first run of the bin that this lane looks after.
 struct Home {
-    int cell, mine, slots;
-    Slot begin;
+    int cell, mine, needed;
+    Slot begin, end;
     Segment run;
 };
 
 // Its arrivals sorted out. This lane's bin: `before` of the first runs' records lie in bins below, `put` of all
 // arrivals. This lane's record of 32 that are fetched together: from `bin`, to slot number `to` behind the cell's own.
 struct Mail {
-    int before, put, whole, n_first;
+    unsigned whole;  // particles of the cell with them
+    int before, put, n_first;
     int bin, to;
 };
 
@@ -89,15 +94,12 @@ extern "C" __global__ void __launch_bounds__(128)
     __shared__ Record all[2][128];
     if (status[RECORDS] > capacity) return;
 
+    // Lanes without a bin, and warps that are through, look at what is there and take nothing.
+    const int bin = lane < BINS ? lane : STAY;
     auto look = [&](int cell) {
-        Home h = {cell, 0, 0, 0, {0, -1, 0}};
-        if (cell >= n_cells) return h;
-        h.mine = count[cell];
-        h.begin = (Slot)first[cell];
-        h.slots = (int)(first[cell + 1] - first[cell]);
-        if (lane < BINS && lane != STAY && !(again && need[cell] == h.mine))
-            h.run = segment(heads, source_of(grid, cell, lane), lane);
-        return h;
+        const int c = min(cell, n_cells - 1);
+        const Segment run = segment(heads[source_of(grid, c, bin)], bin);
+        return Home{cell, count[c], again ? need[c] : -1, (Slot)first[c], (Slot)first[c + 1], run};
     };
     // Start to fetch record j of the first runs of all bins, if it is there; also its bin and where it goes.
     auto take = [&](const Home& h, Mail& m, int j, Record& record) {
@@ -107,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(128)
             if (__shfl_sync(ALL, m.before, m.bin + step) <= j) m.bin += step;
         const int in_bin = j - __shfl_sync(ALL, m.before, m.bin);
         m.to = __shfl_sync(ALL, m.put, m.bin) + in_bin;
-        const unsigned from = __shfl_sync(ALL, h.run.first, m.bin) + in_bin;
+        const unsigned from = __shfl_sync(ALL, h.run.first(), m.bin) + in_bin;
         if (j < m.n_first) fetch(records, from, record);
         close_group();
     };
@@ -119,14 +121,18 @@ extern "C" __global__ void __launch_bounds__(128)
         for (int k = 0; k < DIM; ++k) p.s[k] = (POS)(p.s[k] - (double)step_of(m.bin, k));
         save(store, h.begin + h.mine + m.to, p);
     };
-    auto sort_out = [&](const Home& h, Record& record) {
+    auto sort_out = [&](Home& h, Record& record) {
         Mail m;
-        int total = h.run.n;
-        for (int run = h.run.next; run >= 0; run = heads[run].next) total += segment(heads, run, lane).n;
-        m.before = sum_below(h.run.n, lane);
+        if (bin == STAY || h.needed == h.mine || h.cell >= n_cells) h.run = {0, -1, 0, 0};
+        int total = h.run.n();
+        for (Segment run = h.run; run.next >= 0;) {
+            run = following(heads, run, bin);
+            total += run.n();
+        }
+        m.before = sum_below(h.run.n(), lane);
         m.put = __any_sync(ALL, h.run.next >= 0) ? sum_below(total, lane) : m.before;
         m.whole = h.mine + __shfl_sync(ALL, m.put, 31);
-        m.n_first = m.whole > h.slots ? 0 : __shfl_sync(ALL, m.before, 31);
+        m.n_first = m.whole > h.end - h.begin ? 0 : __shfl_sync(ALL, m.before, 31);
         take(h, m, lane, record);
         return m;
     };
@@ -140,23 +146,23 @@ extern "C" __global__ void __launch_bounds__(128)
         Record& record = all[current][threadIdx.x];
         if (lane == 0) {
             need[here.cell] = mail.whole;
-            if (mail.whole > here.slots)
+            if (mail.whole > here.end - here.begin)
                 atomicAdd(&status[SHORT_CELLS], (Word)1);
             else
                 count[here.cell] = mail.whole;
         }
         wait_groups<1>();
         settle(here, mail, lane, record);
-        while (mail.whole <= here.slots) {  // the rest of these runs, then further runs, if there are any
+        while (mail.whole <= here.end - here.begin) {  // the rest of these runs, then further runs, if there are any
             for (int j = lane + 32; j - lane < mail.n_first; j += 32) {
                 take(here, mail, j, record);
                 wait_groups<0>();
                 settle(here, mail, j, record);
             }
             if (!__any_sync(ALL, here.run.next >= 0)) break;
-            mail.put += here.run.n;
-            here.run = segment(heads, here.run.next, lane);
-            mail.before = sum_below(here.run.n, lane);
+            mail.put += here.run.n();
+            here.run = following(heads, here.run, bin);
+            mail.before = sum_below(here.run.n(), lane);
             mail.n_first = __shfl_sync(ALL, mail.before, 31);
             take(here, mail, lane, record);
             wait_groups<0>();
@@ -176,12 +182,11 @@ extern "C" __global__ void __launch_bounds__(128)
     if (cell >= grid.ncells()) return;
     const Store store = STORE;
     int n = 0;
-    for (int r = cell; r >= 0;) {
-        const Segment run = segment(heads, r, STAY);
-        for (int j = lane; far_first && j < run.n; j += 32) {
+    for (Segment run = segment(heads[cell], STAY);; run = following(heads, run, STAY)) {
+        for (int j = lane; far_first && j < run.n(); j += 32) {
             Particle p;
             int step[DIM];
-            const Word* from = records + (Word)(run.first + j) * WORDS;
+            const Word* from = records + (Word)(run.first() + j) * WORDS;
             Word record[WORDS];
 #pragma unroll
             for (int k = 0; k < WORDS; ++k) record[k] = from[k];
@@ -195,8 +200,8 @@ extern "C" __global__ void __launch_bounds__(128)
             save(store, number, p);
             to[number] = wandered(grid, box, cell, step);
         }
-        n += run.n;
-        r = run.next;
+        n += run.n();
+        if (run.next < 0) break;
     }
     if (!far_first && lane == 0) far_count[cell] = n;
 }

@@ -63,6 +63,22 @@ __device__ inline Word bits(double x) { return (Word)__double_as_longlong(x); }
 __device__ inline void from_bits(Word b, float& x) { x = __uint_as_float((unsigned)b); }
 __device__ inline void from_bits(Word b, double& x) { x = __longlong_as_double((long long)b); }
 
+// Between stored positions and double, denormal numbers kept whatever the compiler's options (CuPy's would flush them, and
+// spend double-precision instructions on that).
+__device__ inline double to_double(double x) { return x; }
+__device__ inline void from_double(double x, double& y) { y = x; }
+#ifdef __CUDACC__
+__device__ inline double to_double(float x) {
+    double y;
+    asm("cvt.f64.f32 %0, %1;" : "=d"(y) : "f"(x));
+    return y;
+}
+__device__ inline void from_double(double x, float& y) { asm("cvt.rn.f32.f64 %0, %1;" : "=f"(y) : "d"(x)); }
+#else
+inline double to_double(float x) { return x; }
+inline void from_double(double x, float& y) { y = (float)x; }
+#endif
+
 __device__ inline void load(const Store& from, Slot slot, Particle& p) {
 #pragma unroll
     for (int k = 0; k < DIM; ++k) p.s[k] = from.s[k][slot];

@@ -47,30 +47,36 @@ __device__ inline void to_polynomials(const double values[VALUES_PER_LANE], doub
     __syncwarp();
 }
 
-// v' = 2 α (v + βE) - v with α of b = βB at the particle; e and b are the gathered βE and βB.
-__device__ inline void kick(const Fields& f, Particle& p) {
-    double td[DIM], e[3], b[3];
-    GATHER t[DIM], bg[3];
+// v' = 2 α (v + βE) - v with α of b = βB at the particle, for N particles of a lane at a time: each coefficient is read once.
+template <int N>
+__device__ inline void kick(const Fields& f, Particle (&p)[N]) {
+    double t[N][DIM], u[N][3], b[N][3];
+    GATHER tg[N][DIM];
 #pragma unroll
-    for (int k = 0; k < DIM; ++k) {
-        td[k] = 2.0 * p.s[k];
-        t[k] = (GATHER)2 * (GATHER)p.s[k];
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int k = 0; k < DIM; ++k) {
+            t[n][k] = 2.0 * to_double(p[n].s[k]);
+            tg[n][k] = (GATHER)t[n][k];
+        }
+#pragma unroll
+    for (int k = 0; k < 3; ++k)
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+            b[n][k] = polynomial<DIM, GATHER>(f.B + k * NODES, tg[n]);
+            u[n][k] = p[n].v[k] + polynomial<DIM, double>(f.E + k * NODES, t[n]);
+        }
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+        double mean[3];
+        rotate(b[n], u[n], mean);
+#pragma unroll
+        for (int k = 0; k < 3; ++k) p[n].v[k] = 2.0 * mean[k] - p[n].v[k];
     }
-    field_at(f.E, td, e);
-    field_at(f.B, t, bg);
-    double u[3], mean[3];
-#pragma unroll
-    for (int k = 0; k < 3; ++k) {
-        b[k] = bg[k];
-        u[k] = p.v[k] + e[k];
-    }
-    rotate(b, u, mean);
-#pragma unroll
-    for (int k = 0; k < 3; ++k) p.v[k] = 2.0 * mean[k] - p.v[k];
 }
 
 // x' = x + Δt v' in cell widths, not yet wrapped; h = Δt/Δ along the active dimensions.
 __device__ inline void push(const double h[3], Particle& p) {
 #pragma unroll
-    for (int k = 0; k < DIM; ++k) p.s[k] = (POS)(p.s[k] + h[k] * p.v[k]);
+    for (int k = 0; k < DIM; ++k) from_double(fma(h[k], p.v[k], to_double(p.s[k])), p.s[k]);
 }

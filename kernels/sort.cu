@@ -25,9 +25,9 @@ extern "C" __global__ void __launch_bounds__(128)
     }
     const Slot base = (Slot)first[cell];
     for (int j = lane; j < count[cell]; j += 32) {
-        Particle p;
+        Particle one[1], &p = one[0];
         load(store, base + j, p);
-        if (KICK) kick(all[warp], p);
+        if constexpr (KICK) kick(all[warp], one);
         push(h, p);
         bool far, lost;
         bin_of(p.s, far, lost);

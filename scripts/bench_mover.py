@@ -19,7 +19,7 @@ from ecsim.backend.cuda.store import SLACK
 from ecsim.grid import Block, Grid
 
 DT, SPEED = 1.0, 0.0343          # cells a step: 8 % leave their cell
-VARIANTS = [{"OCCUPANCY": occupancy, "MOST": batch} for occupancy, batch in ((5, 64), (4, 64), (5, 32), (6, 32))]
+VARIANTS = [{"OCCUPANCY": occupancy, "MOST": batch} for occupancy, batch in ((4, 64), (3, 64), (5, 32), (6, 32))]
 
 
 class TimedBackend(CudaBackend):
