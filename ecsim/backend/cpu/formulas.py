@@ -6,7 +6,7 @@ stored with the coefficient of the highest dimension's power running fastest.
 
 from __future__ import annotations
 
-import math
+import numpy as np
 
 from ecsim.backend.cpu.compilation import formula
 
@@ -114,4 +114,4 @@ def rotation(bx, by, bz):
 @formula
 def wrap(i, n):
     """Cell coordinate ``i`` (a whole float, any distance outside) brought into [0, n) periodically."""
-    return i - n * math.floor(i / n)
+    return i - n * np.floor(i / n)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+
 from ecsim.backend.cpu.access import borrow_three, field_powers
 from ecsim.backend.cpu.compilation import inline, kernel
 from ecsim.backend.cpu.formulas import evaluate, rotation, shape
@@ -23,7 +25,7 @@ def add_item(array, i, x):
 @inline
 def put_node_weights(d, order, s, place, W):
     """W[a, 0] = Π φ of the particle at ``place``, nodes in C order."""
-    x, y, z = get_item(s[0], place), get_item(s[1], place), get_item(s[2], place)
+    x, y, z = np.float64(get_item(s[0], place)), np.float64(get_item(s[1], place)), np.float64(get_item(s[2], place))
     m = order + 1
     a = 0
     for i in range(m):

@@ -6,8 +6,9 @@ Source: Lapenta 2017, J. Comput. Phys. 334, eqs. 12 to 15.
 
 from __future__ import annotations
 
-import math
 from functools import cache
+
+import numpy as np
 
 from ecsim.backend.cpu.access import (
     borrow_three,
@@ -49,7 +50,8 @@ def kick(d, order, fields, slot, x, y, z, v):
 def push_along(old, moved, i, n, count, stage):
     """In-cell coordinate and cell coordinate in [0, n) of particles that moved from ``old`` to ``moved`` of cell i.
 
-    A particle without a finite position stays, and is counted in stage[2, 0].
+    A particle without a finite position stays, and is counted in stage[2, 0]. (½ − 2⁻⁵⁴ plus ½ rounds to 1: such a
+    particle counts to the next cell, 2⁻⁵⁴ before its rim.)
     """
     shift = floor(moved + 0.5)
     to = shift + i
@@ -60,7 +62,7 @@ def push_along(old, moved, i, n, count, stage):
     put(stage, (0, 0), old)
     put(stage, (1, 0), moved)
     for p in range(count):
-        steps = math.floor(stage[1, p] + 0.5)
+        steps = np.floor(stage[1, p] + 0.5)
         if abs(steps) < FARTHEST:
             stage[0, p] = stage[1, p] - steps
             stage[1, p] = wrap(i + steps, n)

@@ -174,6 +174,7 @@ class ParticleStore:
         self._waiting.clear()
         self._sort_by(cells, [(0, 0, 0, len(cells))])
         self._rearrange()
+        self._sorts = 0
 
     def reserve(self, n: int, destination: np.ndarray) -> np.ndarray:
         """Make room for n particles, with some to spare; returns ``destination`` in an array as long as the others."""
