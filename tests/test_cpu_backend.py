@@ -1,0 +1,140 @@
+"""Products with the stencil, threads, and the kernel cache of the CPU backend."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from itertools import product
+
+import numpy as np
+import pytest
+from cpu_cases import assert_near, case_name, draw, fill, half_offsets, make_block
+
+from ecsim.backend import BackendError, select
+from ecsim.backend.cpu import CpuBackend
+from ecsim.backend.cpu.threads import Threads, cut
+
+MATRICES = [((7,), 1), ((300,), 2), ((5, 3), 1), ((4, 30), 2), ((3, 270), 1), ((3, 4, 9), 1), ((2, 3, 5), 2),
+            ((1, 1, 1), 1)]
+
+
+@pytest.mark.parametrize("components", [1, 9])
+@pytest.mark.parametrize("case", MATRICES, ids=case_name)
+def test_matvec(case, components):
+    backend, block, rng = CpuBackend(1), make_block(*case), np.random.default_rng(1)
+    g, d = block.ghosts, block.d
+    many = 3 if components == 9 else 2
+    stencil = rng.normal(size=(len(half_offsets(block)), components, *block.padded))
+    x = rng.normal(size=(many, *block.padded))
+    expected = np.zeros((many, *block.cells))
+
+    def owned(a, offset):
+        return a[(..., *(slice(g + o, g + o + n) for o, n in zip(offset, block.cells, strict=True)))]
+
+    here = (0,) * d
+    for o, offset in enumerate(half_offsets(block)):
+        back = tuple(-i for i in offset)
+        for at, there in [(here, offset), (back, back)][: 1 if offset == here else 2]:
+            m = owned(stencil[o], at)
+            m = m.reshape(3, 3, *block.cells) if components == 9 else m
+            expected += np.einsum("ij...,j...->i..." if components == 9 else "k...,i...->i...", m, owned(x, there))
+    out = np.full(expected.shape, np.nan)
+    backend.matvec(stencil, x, out)
+    assert_near(out, expected)
+    strided = np.full((*expected.shape, 2), np.nan)[..., 0]
+    backend.matvec(stencil, x, strided)
+    np.testing.assert_array_equal(strided, out)
+    threaded = np.full(expected.shape, np.nan)
+    CpuBackend(3).matvec(stencil, x, threaded)
+    np.testing.assert_array_equal(threaded, out)
+
+
+def run_with(threads: int, case) -> list[np.ndarray]:
+    """Everything a store and its assembly give after some moves."""
+    backend, block, rng = CpuBackend(threads), make_block(*case), np.random.default_rng(2)
+    store = fill(backend, block, draw(block, 3000, rng))
+    E, B = rng.normal(size=(3, *block.padded)), rng.normal(size=(3, *block.padded))
+    results = [store.move(0.3, 0.2, E, B) for _ in range(3)]
+    for method in ("pair", "direct"):
+        stencil, moments = np.zeros((len(half_offsets(block)), 9, *block.padded)), np.zeros((4, *block.padded))
+        backend.assemble(store, method=method, beta=0.3, B_nodes=B, stencil=stencil, moments=moments)
+        results += [stencil, moments]
+    columns = np.zeros((len(half_offsets(block)), 1, *block.padded))
+    h = store.to_host()
+    backend.assemble_columns(block, h["cell"], h["s"], h["v"][:1], columns)
+    charge = np.zeros(block.padded)
+    store.deposit_centre_charge(charge)
+    return [*results, columns, charge, store.deposit_moments(), store.sums(), h["cell"], h["s"], h["v"], h["id"]]
+
+
+@pytest.mark.parametrize("case", [((90,), 1), ((70,), 2), ((70, 1), 1), ((12, 9), 2), ((9, 4, 11), 1), ((10, 3, 5), 2)],
+                         ids=case_name)
+def test_the_number_of_threads_changes_no_bit(case):
+    results = [run_with(threads, case) for threads in (1, 2, 5)]
+    assert len(cut(case[0][0], int(np.prod(case[0][1:])), case[1])) > 2
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("planes", "cells", "order"), [*product((1, 2, 7, 160, 5000), (1, 3, 100, 6400), (1, 2))])
+def test_slabs(planes, cells, order):
+    slabs = cut(planes, cells, order)
+    assert slabs[0][0] == 0 and slabs[-1][1] == planes and len(slabs) <= 256
+    for (_, end), (first, _) in zip(slabs, slabs[1:], strict=False):
+        assert end == first
+    if len(slabs) > 1:
+        thickness = {b - a for a, b in slabs[:-1]}
+        assert len(thickness) == 1 and min(thickness) > order and min(thickness) * cells >= 16
+
+
+def test_a_failing_call_is_raised_whoever_ran_it():
+    def fail(k):
+        if k == 7:
+            raise RuntimeError("seven")
+
+    for threads in (1, 3):
+        with pytest.raises(RuntimeError, match="seven"):
+            Threads(threads).run(fail, [(k,) for k in range(20)])
+    with pytest.raises(ValueError, match="threads = 0"):
+        Threads(0)
+
+
+def test_select():
+    assert select("cpu", threads=2).threads.count == 2
+    assert "2 threads" in select("cpu", threads=2).describe()
+    with pytest.raises(ValueError, match="device = 'gpu'; one of auto, cpu, cuda"):
+        select("gpu")
+
+
+def test_cuda_that_is_missing_is_an_error_and_auto_says_why(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(BackendError, match="needs CuPy, which is not installed"):
+        select("cuda")
+    backend = select("auto")
+    assert backend.name == "cpu" and "no usable NVIDIA GPU: device 'cuda' needs CuPy" in backend.describe()
+
+
+CACHE = """
+from ecsim.backend.cpu import compiling_first_time, on_compile
+from ecsim.backend.cpu.compilation import cache_directory
+import numpy as np
+from ecsim.backend.cpu.sort import gather
+compiled = []
+on_compile(compiled.append)
+first = compiling_first_time()
+gather(0, 2, np.ones(2), np.zeros(2, np.int32), np.ones(2))
+print(first, compiled, cache_directory())
+"""
+
+
+def test_kernels_are_compiled_once(tmp_path):
+    """The second process finds the machine code of the first."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    outputs = []
+    for _ in range(2):
+        process = subprocess.run([sys.executable, "-c", CACHE], env=environment, capture_output=True, text=True, check=True)
+        outputs.append(process.stdout.split(maxsplit=2))
+    assert outputs[0][:2] == ["True", "['gather']"] and outputs[1][:2] == ["False", "[]"]
+    assert outputs[0][2] == outputs[1][2] and outputs[0][2].startswith(str(tmp_path / "ecsim" / "kernels-"))
