@@ -5,6 +5,7 @@
 
 constexpr int GHOSTS = ORDER;
 constexpr int REACH = ORDER;  // a particle's support spans REACH + 1 nodes of each active dimension
+constexpr int X_REACH = DIM > 2 ? REACH : 0, Y_REACH = DIM > 1 ? REACH : 0, Z_REACH = REACH;
 
 // Owned cells, right-aligned: nx (and ny) is 1 and has no ghosts where DIM < 3 (DIM < 2).
 struct Grid {

@@ -1,32 +1,34 @@
-// From the D of cells to the stored stencil and the moments at nodes: one writer a number, cells in a fixed order.
+// From the D of cells to the stored stencil of the mass matrix: one writer a number, cells in a fixed order.
 //
 // variants: DIM=1,2,3 ORDER=1,2 COLUMNS=0,1,9
 //
-// A block owns a tile of TY x TZ nodes in y and z and marches along x, for CHUNK components. Per plane of cells:
+// A block owns a tile of TY x TZ nodes in y and z and marches along x, for CHUNK components. (A single component left over
+// is done for CHUNK tiles, one above the other in y, instead.) Per plane of cells:
 //   0  the next plane's D of tile and halo starts on its way to shared memory, asynchronously: sums[x power]
-//   1  thread -> (cell and component, power of y): x powers to x pairs, summed over the two (three) planes of cells that a
-//      node plane touches, what later planes still need stays in registers (carry); then z powers to z pairs
-//   2  thread -> (cell and component, z pair): y powers to y pairs, in place
+//   1  thread -> (lane, ROWS of the powers of y), lane = (component, cell of the tile): x powers to x pairs, summed over the
+//      two (three) planes of cells that a node plane touches, what later planes still need stays in registers (carry);
+//      then z powers to z pairs; and y powers to y pairs, if the thread has all of them
+//   2  else thread -> (lane, z pair): y powers to y pairs, in place
 //   3  thread -> (node and component), for every SHARE-th offset: sum over the cells that hold both nodes
-// Shared memory: sums[x power][y power][z power][lane], pairs[x offset][y power, then pair][z pair][lane],
-// lane = (component, cell of the tile).
+// Shared memory: sums[x power][y power][z power][lane], pairs[x offset][y power, then pair][z pair][lane].
 #define POS double
 #define GATHER double
 #define REAL double
 #include "cell_matrix.cuh"
 
-constexpr int TZ = ORDER == 1 ? 16 : 8, CHUNK = ORDER == 1 && COMPONENTS == 9 ? 4 : 1, BLOCKS = ORDER == 1 ? 1 : 2;
-constexpr int TY = DIM > 1 ? 4 : 1;
-constexpr int X_REACH = DIM > 2 ? REACH : 0, Y_REACH = DIM > 1 ? REACH : 0, Z_REACH = REACH;
+// The outermost nodes are one or two more than the cells: tiles of 17 nodes fit 16, 32, ... cells.
+constexpr int TZ = ORDER == 1 ? 17 : 8, TY = DIM == 1 ? 1 : ORDER == 1 ? 3 : 4;
+constexpr int CHUNK = ORDER == 1 && COMPONENTS == 9 ? 4 : 1, BLOCKS = 2;
 constexpr int Y_POWERS = DIM > 1 ? POWERS : 1, Y_PAIRS = DIM > 1 ? PAIRS : 1;
 constexpr int CY = TY + Y_REACH, CZ = TZ + Z_REACH, CELLS = CY * CZ, TILE = CELLS | 1;  // odd: no bank conflicts
 constexpr int YZ_POWERS = Y_POWERS * POWERS, YZ_PAIRS = Y_PAIRS * PAIRS;
 constexpr int LANES = CHUNK * TILE, ITEMS = YZ_POWERS * LANES, SHEET = YZ_PAIRS * LANES;
-constexpr int THREADS = (LANES * Y_POWERS + 31) / 32 * 32;
+constexpr int GROUPS = ORDER == 1 ? 1 : Y_POWERS, ROWS = Y_POWERS / GROUPS;
+constexpr int THREADS = (LANES * GROUPS + 31) / 32 * 32;
 constexpr int STRIDE = THREADS / (CHUNK * YZ_POWERS), FETCHES = (CELLS + STRIDE - 1) / STRIDE;  // cells fetched at a time
 constexpr int CARRIES = X_REACH * (X_REACH + 1) / 2;
 constexpr int SPAN = 2 * REACH + 1, OFFSETS = (power(SPAN, DIM) + 1) / 2;
-constexpr int SHARE = THREADS / (TY * TZ * CHUNK), OWN_OFFSETS = (OFFSETS + SHARE - 1) / SHARE;
+constexpr int SHARE = THREADS / (TY * TZ * CHUNK), OWN_OFFSETS = (OFFSETS + SHARE - 1) / SHARE, BATCH = 7;
 
 // Of a launch: threads, bytes of shared memory, nodes of a block in y and z, components of a block, numbers of a cell's D.
 extern "C" {
@@ -65,14 +67,14 @@ inline void copy_start(double* to, const double* from, bool valid) { *to = valid
 inline void copies_wait() {}
 #endif
 
-// Powers to pairs along one dimension, in place: numbers `apart` from each other.
-__device__ __forceinline__ void line_step(double* at, int apart) {
+// Powers to pairs along one dimension, from numbers `apart` from each other to numbers `apart` from each other.
+__device__ __forceinline__ void line_step(const double* from, double* to, int apart) {
     double m[POWERS], q[PAIRS];
 #pragma unroll
-    for (int k = 0; k < POWERS; ++k) m[k] = at[k * apart];
+    for (int k = 0; k < POWERS; ++k) m[k] = from[k * apart];
     pair_products(m, q);
 #pragma unroll
-    for (int k = 0; k < PAIRS; ++k) at[k * apart] = q[k];
+    for (int k = 0; k < PAIRS; ++k) to[k * apart] = q[k];
 }
 
 // Sum over the cells that hold a node and the one `offset` further on; `at` is the cell whose last node the first is.
@@ -97,24 +99,27 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     extern __shared__ __align__(16) char memory[];
     double *sums = (double*)memory, *pairs = sums + X_POWERS * ITEMS;
     const Grid grid = {nx, ny, nz};
-    const int tiles_z = (nz + Z_REACH + TZ - 1) / TZ;
-    const int z0 = blockIdx.x % tiles_z * TZ, y0 = blockIdx.x / tiles_z * TY;  // first node of the tile
+    const int tiles_z = (nz + Z_REACH + TZ - 1) / TZ, tile_z = blockIdx.x % tiles_z, tile_y = blockIdx.x / tiles_z;
     const int x0 = blockIdx.y * planes, x1 = min(x0 + planes, nx + X_REACH);  // node planes of the block
-    const int c0 = blockIdx.z * CHUNK, chunk = min(CHUNK, COMPONENTS - c0);
+    const int c0 = blockIdx.z * CHUNK, z0 = tile_z * TZ;
+    const bool single = c0 + CHUNK > COMPONENTS;
+    auto component = [=](int c) { return single ? c0 : c0 + c; };
+    auto first_y = [=](int c) { return (single ? tile_y * CHUNK + c : tile_y) * TY; };  // first node of the tile
+    if (first_y(0) >= ny + Y_REACH) return;
     const long long nodes = grid.nodes(), apart = nodes * COMPONENTS * SHARE;
 
     // Step 0: this thread's component and yz powers, for every STRIDE-th cell; its place in D of plane 0, -1: outside.
     const int c1 = threadIdx.x % CHUNK, n1 = threadIdx.x / CHUNK % YZ_POWERS, first = threadIdx.x / (CHUNK * YZ_POWERS);
-    const int number = yz_number(n1 / POWERS, n1 % POWERS), place = mass_place(c0 + c1, 0, number);
-    const int step = mass_place(c0 + c1, 1, number) - place;
+    const int number = yz_number(n1 / POWERS, n1 % POWERS), place = mass_place(component(c1), 0, number);
+    const int step = mass_place(component(c1), 1, number) - place;
     int source[FETCHES];
 #pragma unroll
     for (int r = 0; r < FETCHES; ++r) {
-        const int cell = first + r * STRIDE, y = y0 + cell / CZ - Y_REACH, z = z0 + cell % CZ - Z_REACH;
+        const int cell = first + r * STRIDE, y = first_y(c1) + cell / CZ - Y_REACH, z = z0 + cell % CZ - Z_REACH;
         source[r] = y >= 0 && y < ny && z >= 0 && z < nz ? (y * nz + z) * CELL_SIZE + place : -1;
     }
     auto fetch = [&](int x) {
-        if (first >= STRIDE || c1 >= chunk) return;
+        if (first >= STRIDE) return;
 #pragma unroll
         for (int r = 0; r < FETCHES; ++r) {
             const int cell = first + r * STRIDE;
@@ -126,16 +131,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                 copy_start(sums + i * ITEMS + n1 * LANES + c1 * TILE + cell, from + (inside ? i * step : 0), inside);
         }
     };
-    // Steps 1 and 2: a lane of shared memory, and the power of y or the pairs of z.
+    // Steps 1 and 2: a lane of shared memory, and the powers of y or the pairs of z.
     const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
-    const bool works = group < Y_POWERS && lane / TILE < chunk;
-    double carry[POWERS][CARRIES + 1];
+    const bool works = group < GROUPS;
+    double carry[ROWS * POWERS][CARRIES + 1];
 #pragma unroll
-    for (int r = 0; r < POWERS * (CARRIES + 1); ++r) carry[r / (CARRIES + 1)][r % (CARRIES + 1)] = 0.0;
+    for (int r = 0; r < ROWS * POWERS * (CARRIES + 1); ++r) carry[r / (CARRIES + 1)][r % (CARRIES + 1)] = 0.0;
     // Step 3: one node and component, and the offsets share, share + SHARE, ...
     const int iz = threadIdx.x % TZ, iy = threadIdx.x / TZ % TY, c3 = threadIdx.x / (TZ * TY) % CHUNK;
-    const int share = threadIdx.x / (TZ * TY * CHUNK);
-    const bool writes = y0 + iy < ny + Y_REACH && z0 + iz < nz + Z_REACH && c3 < chunk && share < SHARE;
+    const int share = threadIdx.x / (TZ * TY * CHUNK), y3 = first_y(c3) + iy;
+    const bool writes = y3 < ny + Y_REACH && z0 + iz < nz + Z_REACH && share < SHARE;
     const double* cells = pairs + c3 * TILE + iy * CZ + iz;
 
     // Node plane x is complete with cell plane x, both counted from 0 at the first cell's first node.
@@ -145,86 +150,60 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         copies_wait();
         __syncthreads();
         if (works) {
-            double done[POWERS][X_REACH + 1];
+            double done[X_REACH + 1][ROWS * PAIRS];  // of a row, first its powers of z
 #pragma unroll
-            for (int k = 0; k < POWERS; ++k) {
-                double m[X_POWERS];
+            for (int n = 0; n < ROWS * POWERS; ++n) {
+                double m[X_POWERS], sum[X_REACH + 1];
 #pragma unroll
-                for (int i = 0; i < X_POWERS; ++i) m[i] = sums[i * ITEMS + (group * POWERS + k) * LANES + lane];
-                x_step(m, carry[k], done[k]);
+                for (int i = 0; i < X_POWERS; ++i) m[i] = sums[i * ITEMS + (group * ROWS * POWERS + n) * LANES + lane];
+                x_step(m, carry[n], sum);
+#pragma unroll
+                for (int o = 0; o <= X_REACH; ++o) done[o][n / POWERS * PAIRS + n % POWERS] = sum[o];
             }
 #pragma unroll
             for (int o = 0; o <= X_REACH; ++o) {
-                double m[POWERS], q[PAIRS];
 #pragma unroll
-                for (int k = 0; k < POWERS; ++k) m[k] = done[k][o];
-                pair_products(m, q);
+                for (int j = 0; j < ROWS; ++j) line_step(done[o] + j * PAIRS, done[o] + j * PAIRS, 1);
+                double* to = pairs + o * SHEET + group * PAIRS * LANES + lane;
 #pragma unroll
-                for (int k = 0; k < PAIRS; ++k) pairs[o * SHEET + (group * PAIRS + k) * LANES + lane] = q[k];
+                for (int k = 0; k < PAIRS; ++k) {
+                    double m[POWERS], q[PAIRS];
+#pragma unroll
+                    for (int j = 0; j < ROWS; ++j) m[j] = done[o][j * PAIRS + k];
+                    if (ROWS > 1) pair_products(m, q);
+#pragma unroll
+                    for (int j = 0; j < (ROWS > 1 ? PAIRS : 1); ++j) to[(j * PAIRS + k) * LANES] = ROWS > 1 ? q[j] : m[j];
+                }
             }
         }
         __syncthreads();
         if (x + 1 < x1) fetch(x + 1);
         if (x < x0) continue;
-        double* to = values + (share * COMPONENTS + c0 + c3) * nodes + grid.first_node(x, y0 + iy, z0 + iz);
-        double before[OWN_OFFSETS];
+        if (GROUPS > 1) {
+            for (int k = group; works && k < PAIRS; k += GROUPS)
 #pragma unroll
-        for (int k = 0; k < OWN_OFFSETS; ++k)
-            if (writes && share + k * SHARE < OFFSETS) before[k] = to[k * apart];
-        if (DIM > 1) {
-            for (int k = group; works && k < PAIRS; k += Y_POWERS)
-#pragma unroll
-                for (int o = 0; o <= X_REACH; ++o) line_step(pairs + o * SHEET + k * LANES + lane, PAIRS * LANES);
+                for (int o = 0; o <= X_REACH; ++o) {
+                    double* at = pairs + o * SHEET + k * LANES + lane;
+                    line_step(at, at, PAIRS * LANES);
+                }
             __syncthreads();
         }
         if (!writes) continue;
+        double* to = values + (share * COMPONENTS + component(c3)) * nodes + grid.first_node(x, y3, z0 + iz);
 #pragma unroll
-        for (int k = 0; k < OWN_OFFSETS; ++k) {
-            double sum = 0.0;
+        for (int k0 = 0; k0 < OWN_OFFSETS; k0 += BATCH) {  // a batch of loads on its way at a time
+            double before[BATCH];
 #pragma unroll
-            for (int s = 0; s < SHARE; ++s)  // so that the offset is known when this is compiled
-                if (s == share && s + k * SHARE < OFFSETS) sum = cells_sum(cells, s + k * SHARE);
-            if (share + k * SHARE < OFFSETS) to[k * apart] = before[k] + sum;
+            for (int k = k0; k < k0 + BATCH; ++k)
+                if (share + k * SHARE < OFFSETS) before[k - k0] = to[k * apart];
+#pragma unroll
+            for (int k = k0; k < k0 + BATCH; ++k) {
+                double sum = 0.0;
+#pragma unroll
+                for (int s = 0; s < SHARE; ++s)  // so that the offset is known when this is compiled
+                    if (s == share && s + k * SHARE < OFFSETS) sum = cells_sum(cells, s + k * SHARE);
+                if (share + k * SHARE < OFFSETS) to[k * apart] = before[k - k0] + sum;
+            }
         }
     }
-}
-
-// moments[m] at the nodes: thread -> (node, moment), the cells around the node in C order.
-extern "C" __global__ void __launch_bounds__(256)
-    expand_moments(const double* __restrict__ D, double* __restrict__ moments, int nx, int ny, int nz) {
-    const Grid grid = {nx, ny, nz};
-    const long long item = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    const int wz = nz + Z_REACH, wy = ny + Y_REACH, m = item % 4;
-    const int z = item / 4 % wz, y = item / (4 * wz) % wy, x = item / (4LL * wz * wy);
-    if (x >= nx + X_REACH) return;
-    double sum = 0.0;
-#pragma unroll
-    for (int a = X_REACH; a >= 0; --a)
-#pragma unroll
-        for (int b = Y_REACH; b >= 0; --b)
-#pragma unroll
-            for (int c = Z_REACH; c >= 0; --c) {
-                const int ix = x - a, iy = y - b, iz = z - c;
-                if (ix < 0 || ix >= nx || iy < 0 || iy >= ny || iz < 0 || iz >= nz) continue;
-                const double* cell = D + (long long)((ix * ny + iy) * nz + iz) * CELL_SIZE;
-#pragma unroll
-                for (int i = 0; i <= X_REACH; ++i) {
-                    double value[MOMENT_YZ + 1];
-#pragma unroll
-                    for (int n = 0; n < MOMENT_YZ; n += 2) {
-                        const double2 two = *(const double2*)(cell + moment_place(m, i, n));
-                        value[n] = two.x, value[n + 1] = two.y;
-                    }
-                    if (ORDER == 2) value[MOMENT_YZ] = cell[moment_place(m, i, MOMENT_YZ)];
-#pragma unroll
-                    for (int j = 0; j <= Y_REACH; ++j)
-#pragma unroll
-                        for (int k = 0; k <= Z_REACH; ++k) {
-                            const double along_x = DIM > 2 ? shape_power(a, i) : 1.0;
-                            const double along_y = DIM > 1 ? shape_power(b, j) : 1.0;
-                            sum += along_x * along_y * shape_power(c, k) * value[yz_number(j, k)];
-                        }
-                }
-            }
-    moments[m * grid.nodes() + grid.first_node(x, y, z)] += sum;
 }

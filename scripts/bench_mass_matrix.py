@@ -3,9 +3,9 @@
 The published study (Pennati & Markidis 2026, arXiv 2604.19286): (a) 1 … 1024 particles per cell on 16³ cells, (b) grids
 of 8³ … 64³ at 128 per cell; scalar (one given coefficient a particle) and tensorial (3×3 with moments, as the cycle
 needs them); CIC and TSC; every method. And (c) the large cases that the targets name. Particles are sorted by support
-cell, counts are Poisson distributed, positions float32. Medians over repeats by CUDA events, after a warm-up, through
-several sets of inputs in turn. ``sum_ps`` is the work per particle alone, ``total_ps`` with what ends in the stencil.
-Errors are relative to the largest entry, against the CPU's direct sum in float64.
+cell, counts are Poisson distributed, positions float32. Medians over replays of a graph of launches, by CUDA events,
+after a warm-up, through several sets of inputs in turn. ``sum_ps`` is the work per particle alone, ``total_ps`` with
+what ends in the stencil. Errors are relative to the largest entry, against the CPU's direct sum in float64.
 """
 
 from __future__ import annotations
@@ -84,34 +84,44 @@ class Problem:
                               stencil=self.stencil, moments=self.moments, cell=cells.get(id(particles)))
 
 
-def median_ms(backend, work, budget_ms: float = 80.0) -> float:
-    """Median time of ``work`` on the device: as often as the budget allows, 3 to 30 times after a warm-up."""
-    xp, times = backend.xp, []
+def median_ms(backend, work, times: int = 1, budget_ms: float = 80.0) -> float:
+    """Median time of ``work`` on the device, 3 to 30 samples after a warm-up, as many as the budget allows.
+
+    A sample replays a graph of ``times`` calls, so that the host's part of a launch is left out.
+    """
+    xp = backend.xp
+    work()
+    stream = xp.cuda.Stream(non_blocking=True)
+    backend.synchronize()
+    with stream:
+        stream.begin_capture()
+        for _ in range(times):
+            work()
+        graph = stream.end_capture()
 
     def once() -> float:
         begin, end = xp.cuda.Event(), xp.cuda.Event()
-        begin.record()
-        work()
-        end.record()
+        begin.record(stream)
+        graph.launch(stream)
+        end.record(stream)
         end.synchronize()
-        return xp.cuda.get_elapsed_time(begin, end)
+        return xp.cuda.get_elapsed_time(begin, end) / times
 
     once()
-    repeats = int(np.clip(budget_ms / max(once(), 1e-3), 3, 30))
-    times = [once() for _ in range(repeats)]
-    return float(np.median(times))
+    repeats = int(np.clip(budget_ms / max(times * once(), 1e-3), 3, 30))
+    return float(np.median([once() for _ in range(repeats)]))
 
 
 def measure(problem: Problem, name: str) -> dict:
     """Times of one method in ms and in ps per particle."""
     backend, (method, precision) = problem.backend, METHODS[name]
-    particles = float(np.mean([p.number for p in problem.sets]))
+    particles, sets = float(np.mean([p.number for p in problem.sets])), len(problem.sets)
     if method in ("pair", "conventional"):
-        summing = median_ms(backend, lambda: problem.sum_cells(method, precision))
+        summing = median_ms(backend, lambda: problem.sum_cells(method, precision), sets)
         total = summing + median_ms(backend, problem.expand)
     else:
         cells = {id(p): p.cell_of_slot(backend.xp) for p in problem.sets} if method == "flat" else {}
-        summing = total = median_ms(backend, lambda: problem.add(method, cells))
+        summing = total = median_ms(backend, lambda: problem.add(method, cells), sets)
     return {"method": name, "particles": particles, "sum_ms": summing, "total_ms": total,
             "sum_ps": 1e9 * summing / particles, "total_ps": 1e9 * total / particles}
 

@@ -17,6 +17,7 @@ METHODS = ("pair", "mma", "conventional", "flat", "auto")
 PRECISIONS = ("fp64", "tf32")
 FEW = {1: 96, 2: 48}  # by order of the shape: particles per cell below which a warp takes several cells
 NULL = np.uint64(0)
+ENOUGH_BLOCKS = 2048  # to keep any GPU busy; more would only repeat work at their borders
 C_TYPE = {"float32": "float", "float64": "double"}
 
 
@@ -136,13 +137,13 @@ def expand(backend, block: Block, D, stencil, moments=None) -> None:
     threads, shared, tile_y, tile_z, chunk = backend.launch_sizes("mass_expand.cu", **macros)[:5]
     wx, wy, wz = (n + (block.order if k >= 3 - block.d else 0) for k, n in enumerate((nx, ny, nz)))
     tiles, chunks = -(-wy // tile_y) * -(-wz // tile_z), -(-stencil.shape[1] // chunk)
-    planes = max(4 * block.order, -(-wx * tiles * chunks // 2048))
+    slabs = max(min(ENOUGH_BLOCKS // (tiles * chunks), wx // (2 * block.order)), 1)
     arguments = _grid_arguments(block)
-    backend.launch("mass_expand.cu", "expand_stencil", (tiles, -(-wx // planes), chunks), threads,
-                   (D, stencil, *arguments, np.int32(planes)), shared=shared, **macros)
+    backend.launch("mass_expand.cu", "expand_stencil", (tiles, slabs, chunks), threads,
+                   (D, stencil, *arguments, np.int32(-(-wx // slabs))), shared=shared, **macros)
     if moments is not None:
-        backend.launch("mass_expand.cu", "expand_moments", (-(-4 * wx * wy * wz // 256), 1), 256,
-                       (D, moments, *arguments), **macros)
+        backend.launch("mass_moments.cu", "expand_moments", (-(-4 * wx * wy * wz // 256), 1), 256,
+                       (D, moments, *arguments), DIM=block.d, ORDER=block.order)
 
 
 def add_with_atomics(backend, particles: Particles, *, method: str, beta: float, B_nodes=None, mass: float,
