@@ -134,7 +134,7 @@ def test_kernels_are_compiled_once(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     outputs = []
     for _ in range(2):
-        process = subprocess.run([sys.executable, "-c", CACHE], env=environment, capture_output=True, text=True, check=True)
-        outputs.append(process.stdout.split(maxsplit=2))
+        text = subprocess.check_output([sys.executable, "-c", CACHE], env=environment, text=True)
+        outputs.append(text.split(maxsplit=2))
     assert outputs[0][:2] == ["True", "['gather']"] and outputs[1][:2] == ["False", "[]"]
     assert outputs[0][2] == outputs[1][2] and outputs[0][2].startswith(str(tmp_path / "ecsim" / "kernels-"))
