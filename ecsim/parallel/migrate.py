@@ -34,11 +34,12 @@ class Migration:
 
         In what is returned the first row is the local flat cell. The order depends on the ranks only.
         """
-        home, away = self._round(travellers)
-        while away:
-            home, away = self._round(home)
-        home[0] = self._local(home[0])
-        return home
+        with self.transport.phase("migrate"):
+            home, away = self._round(travellers)
+            while away:
+                home, away = self._round(home)
+            home[0] = self._local(home[0])
+            return home
 
     def _round(self, travellers):
         """One exchange along every cut dimension; returns what is here then, and how many anywhere are not at home."""

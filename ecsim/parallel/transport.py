@@ -66,6 +66,7 @@ class HostTransport:
     """MPI on numpy arrays.
 
     comm : mpi4py communicator.  timer : its phases "exchange" and "reduce" are charged with the waiting.
+    ``traffic`` : messages and bytes that this rank has sent to neighbours, and reductions.
     """
 
     name = "host"
@@ -74,15 +75,22 @@ class HostTransport:
     def __init__(self, comm, timer=None) -> None:
         self.comm, self.timer = comm, timer
         self.rank, self.size = comm.rank, comm.size
+        self.traffic = {"messages": 0, "bytes": 0, "reductions": 0}
         self._wait = _waiter()
 
     def phase(self, name: str):
         """The timer's phase, where there is a timer."""
         return self.timer.phase(name) if self.timer else nullcontext()
 
+    def count(self, *sent) -> None:
+        """Note what is sent."""
+        self.traffic["messages"] += len(sent)
+        self.traffic["bytes"] += sum(a.nbytes for a in sent)
+
     def exchange(self, neighbours, to_low, to_high, from_low, from_high) -> None:
         """See Transport."""
         low, high = neighbours
+        self.count(to_low, to_high)
         with self.phase("exchange"):
             self._wait([self.comm.Irecv(from_low, low, TO_HIGH), self.comm.Irecv(from_high, high, TO_LOW),
                         self.comm.Isend(to_low, low, TO_LOW), self.comm.Isend(to_high, high, TO_HIGH)])
@@ -106,6 +114,7 @@ class HostTransport:
     def _reduce(self, a: np.ndarray, operation) -> np.ndarray:
         total = np.empty_like(a)
         options = () if operation is None else (operation,)
+        self.traffic["reductions"] += 1
         with self.phase("reduce"):
             self._wait([self.comm.Iallreduce(a, total, *options)])
         return total

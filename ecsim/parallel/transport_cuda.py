@@ -84,6 +84,7 @@ class NcclTransport(HostTransport):
     def exchange(self, neighbours, to_low, to_high, from_low, from_high) -> None:
         """See Transport. Messages between two ranks match in their order: what goes to low comes from high."""
         low, high = neighbours
+        self.count(to_low, to_high)
         stream = self.xp.cuda.get_current_stream().ptr
         with self.phase("exchange"):
             self.nccl.groupStart()
@@ -97,6 +98,7 @@ class NcclTransport(HostTransport):
         """See Transport."""
         given = self.xp.ascontiguousarray(a, dtype=np.float64)
         total = self.xp.empty_like(given)
+        self.traffic["reductions"] += 1
         with self.phase("reduce"):
             self.peers.allReduce(given.data.ptr, total.data.ptr, given.size, self.nccl.NCCL_FLOAT64,
                                  self.nccl.NCCL_SUM, self.xp.cuda.get_current_stream().ptr)
