@@ -22,9 +22,7 @@ struct Grid {
     INLINE long long first_node(int ix, int iy, int iz) const {
         return (DIM > 2 ? (ix + 1) * stride_x() : 0) + (DIM > 1 ? (iy + 1) * stride_y() : 0) + iz + 1;
     }
-    INLINE long long first_node(int cell) const {
-        return first_node(cell / (ny * nz), cell / nz % ny, cell % nz);
-    }
+    INLINE long long first_node(int cell) const { return first_node(cell / (ny * nz), cell / nz % ny, cell % nz); }
     // Step from the first support node to support node u (C order of the active dimensions).
     INLINE long long support_node(int u) const {
         long long step = u % SUPPORT;

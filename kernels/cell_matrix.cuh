@@ -17,8 +17,8 @@ constexpr int MOMENT_YZ = SUPPORT * SUPPORT - (ORDER == 2);  // of these the mom
 #if ORDER == 1
 __constant__ constexpr unsigned char YZ_NUMBER[9] = {0, 2, 5, 1, 3, 7, 4, 6, 8};
 #else
-__constant__ constexpr unsigned char YZ_NUMBER[25] = {0,  2,  5,  10, 17, 1,  3,  7,  12, 19, 4,  6,  8,
-                                                      14, 21, 9,  11, 13, 15, 23, 16, 18, 20, 22, 24};
+__constant__ constexpr unsigned char YZ_NUMBER[25] = {0,  2,  5, 10, 17, 1,  3,  7,  12, 19, 4,  6, 8,
+                                                      14, 21, 9, 11, 13, 15, 23, 16, 18, 20, 22, 24};
 #endif
 __device__ __forceinline__ int yz_number(int j, int k) { return YZ_NUMBER[POWERS * j + k]; }
 

@@ -106,7 +106,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
             if ((PER_STEP == 2 && h > 0) || (PER_STEP == 1 && h > 0 && j == 0)) continue;
             int place = -1;
             if (c < 9) place = mass_place(c, i, number);
-            if (PLASMA && c >= 9 && c < 13 && i < X_SUPPORT && number < SUPPORT * SUPPORT) place = moment_place(c - 9, i, number);
+            if (PLASMA && c >= 9 && c < 13 && i < X_SUPPORT && number < SUPPORT * SUPPORT)
+                place = moment_place(c - 9, i, number);
             if (place >= 0) out[place] = (add ? out[place] : 0.0) + (c < 9 ? mass : moment) * value;
         }
 }

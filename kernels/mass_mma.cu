@@ -26,7 +26,8 @@ __constant__ int launch_sizes[8] = {32 * WARPS, WARPS, WARPS * (int)sizeof(Share
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 4)
     mass_mma(const POS* s, const double* values, const double* w, long long pitch, const long long* first, const int* count,
-             int nx, int ny, int nz, const double* B, double beta, double mass, double moment, double* stencil, double* moments) {
+             int nx, int ny, int nz, const double* B, double beta, double mass, double moment, double* stencil,
+             double* moments) {
     extern __shared__ __align__(16) char memory[];
     const int lane = threadIdx.x % 32, g = lane / 4, q2 = lane % 4 * 2, cell = blockIdx.x * WARPS + threadIdx.x / 32;
     const Grid grid = {nx, ny, nz};

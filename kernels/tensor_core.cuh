@@ -54,12 +54,12 @@ __device__ __forceinline__ void mma_16x8x8(double c[4], double2 low, double2 hig
 __device__ __forceinline__ void mma_16x8x8(float c[4], float2 low, float2 high, float2 b) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(__float_as_uint(low.x)), "r"(__float_as_uint(high.x)), "r"(__float_as_uint(low.y)),
-          "r"(__float_as_uint(high.y)), "r"(__float_as_uint(b.x)), "r"(__float_as_uint(b.y)));
+        : "r"(__float_as_uint(low.x)), "r"(__float_as_uint(high.x)), "r"(__float_as_uint(low.y)), "r"(__float_as_uint(high.y)),
+          "r"(__float_as_uint(b.x)), "r"(__float_as_uint(b.y)));
 }
 #else  // on the host, for tests
 inline void mma_8x8x4(double* c, double a, double b) {
-    host_mma<8, 8, 4>(*(double(*)[2])c, (const double(&)[1])a, (const double(&)[1])b);
+    host_mma<8, 8, 4>(*(double (*)[2])c, (const double (&)[1])a, (const double (&)[1])b);
 }
 template <class T, class Two>
 void mma_16x8x8(T* c, Two low, Two high, Two b) {
