@@ -19,6 +19,23 @@ DECK = {
     "backend": {"device": "cpu", "threads": 1},
 }
 
+EVERYTHING = [
+    {"kind": "fields", "every": 2, "precision": "float64", "records": ["E", "B", "rho", "J", "JE", "moments", "u_ions"]},
+    {"kind": "fields", "name": "corner", "every": 3, "region": [0.3, 0.9, 0.0, 0.42], "stride": [2, 1]},
+    {"kind": "particles", "every": 2, "precision": "float64"},
+    {"kind": "particles", "name": "some", "every": 3, "every_id": 3, "species": ["electrons"], "region": [0.1, 0.6, 0.0, 0.7]},
+    {"kind": "probe", "every": 1, "position": [0.3, 0.28], "moments": True},
+    {"kind": "cut", "name": "line", "every": 2, "along": ["y"], "at": [0.3], "records": ["E", "B", "n_ions"]},
+    {"kind": "cut", "name": "plane", "every": 2, "along": ["x", "y"], "records": ["B"]},
+    {"kind": "spectrum", "every": 2, "record": "E", "along": ["x"]},
+    {"kind": "spectrum", "name": "both", "every": 2, "record": "n_electrons", "along": ["x", "y"]},
+    {"kind": "histogram", "every": 2, "species": "electrons", "axes": ["vx", "vy"], "low": [-3, -3], "high": [3, 3],
+     "bins": [6, 5]},
+    {"kind": "reconnection", "every": 2},
+    {"kind": "tracers", "every": 1, "species": "ions", "every_id": 7},
+    {"kind": "health", "every": 2},
+]
+
 
 def run(directory, steps: int, diagnostic=(), **more) -> Simulation:
     """Run the deck, with diagnostics, to ``steps`` in a directory and close it."""

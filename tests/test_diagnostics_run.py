@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from restart_cases import DECK, assert_same, run, state
+from restart_cases import DECK, EVERYTHING, assert_same, run, state
 
 from ecsim.deck import DeckError, load_deck
 from ecsim.output.energies import read_energies
@@ -13,29 +13,12 @@ from ecsim.output.series import read_series
 from ecsim.output.snapshots import list_snapshots, read_fields
 from ecsim.simulation import Simulation
 
-ALL = [
-    {"kind": "fields", "every": 2, "precision": "float64", "records": ["E", "B", "rho", "J", "JE", "moments", "u_ions"]},
-    {"kind": "fields", "name": "corner", "every": 3, "region": [0.3, 0.9, 0.0, 0.42], "stride": [2, 1]},
-    {"kind": "particles", "every": 2, "precision": "float64"},
-    {"kind": "particles", "name": "some", "every": 3, "every_id": 3, "species": ["electrons"], "region": [0.1, 0.6, 0.0, 0.7]},
-    {"kind": "probe", "every": 1, "position": [0.3, 0.28], "moments": True},
-    {"kind": "cut", "name": "line", "every": 2, "along": ["y"], "at": [0.3], "records": ["E", "B", "n_ions"]},
-    {"kind": "cut", "name": "plane", "every": 2, "along": ["x", "y"], "records": ["B"]},
-    {"kind": "spectrum", "every": 2, "record": "E", "along": ["x"]},
-    {"kind": "spectrum", "name": "both", "every": 2, "record": "n_electrons", "along": ["x", "y"]},
-    {"kind": "histogram", "every": 2, "species": "electrons", "axes": ["vx", "vy"], "low": [-3, -3], "high": [3, 3],
-     "bins": [6, 5]},
-    {"kind": "reconnection", "every": 2},
-    {"kind": "tracers", "every": 1, "species": "ions", "every_id": 7},
-    {"kind": "health", "every": 2},
-]
-
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
     """A run of 6 cycles with every diagnostic, still in memory, and its directory."""
     directory = tmp_path_factory.mktemp("full") / "run"
-    return run(directory, 6, ALL), directory
+    return run(directory, 6, EVERYTHING), directory
 
 
 def series(directory, name):
@@ -46,7 +29,7 @@ def test_the_plasma_does_not_notice(tmp_path, full):
     sparse = Simulation.from_deck(DECK, steps=6)
     sparse.run()
     assert_same(state(full[0]), state(sparse))
-    rare = run(tmp_path, 6, [{**entry, "every": 5} for entry in ALL], energies_every=5, gauss_every=0)
+    rare = run(tmp_path, 6, [{**entry, "every": 5} for entry in EVERYTHING], energies_every=5, gauss_every=0)
     assert_same(state(rare), state(sparse))
 
 
@@ -147,9 +130,9 @@ def test_health_and_temperature(full):
 
 def test_a_restart_continues_every_file(tmp_path, full):
     more = {"checkpoint.every": 3}
-    run(tmp_path, 5, ALL, **more)
+    run(tmp_path, 5, EVERYTHING, **more)
     (tmp_path / "checkpoints" / "step_000005" / "manifest.json").unlink()
-    run(tmp_path, 6, ALL, restart_from=tmp_path, **more)
+    run(tmp_path, 6, EVERYTHING, restart_from=tmp_path, **more)
     for path in sorted((full[1] / "diagnostics").glob("*.h5")):
         once, twice = read_series(path), read_series(tmp_path / "diagnostics" / path.name)
         for name in once:
@@ -161,7 +144,7 @@ def test_a_restart_continues_every_file(tmp_path, full):
 
 def test_one_more_diagnostic_after_a_restart(tmp_path, full):
     run(tmp_path, 4, **{"checkpoint.every": 4})
-    resumed = run(tmp_path, 6, ALL[4:5], restart_from=tmp_path)
+    resumed = run(tmp_path, 6, EVERYTHING[4:5], restart_from=tmp_path)
     assert_same(state(resumed), state(full[0]))
     assert series(tmp_path, "probe")["step"].tolist() == [5, 6]
 

@@ -86,9 +86,10 @@ class SeriesDiagnostic(Diagnostic):
     """A diagnostic that adds a row to ``diagnostics/<name>.h5``; the file is made with the first row."""
 
     series: SeriesFile | None = None
+    laid_out = False
 
     def layout(self, sample: Sample) -> tuple[dict[str, Column], dict[str, Axis]]:
-        """Columns besides step and time, and their axes."""
+        """Columns besides step and time, and their axes (collective)."""
         raise NotImplementedError
 
     def row(self, sample: Sample) -> dict[str, Any]:
@@ -97,7 +98,8 @@ class SeriesDiagnostic(Diagnostic):
 
     def record(self, sample: Sample) -> None:
         """Add a row."""
-        columns, axes = ({}, {}) if self.series else self.layout(sample)
+        columns, axes = ({}, {}) if self.laid_out else self.layout(sample)
+        self.laid_out = True
         row = self.row(sample)
         if not self.world.is_root:
             return
