@@ -88,8 +88,8 @@ def launch(options, ranks: int, changes: list[str]) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "result.json"
         command = [*([options.mpiexec, *options.mpiexec_options.split(), "-n", str(ranks)] if ranks > 1 else []),
-                   sys.executable, __file__, options.deck, "--worker", str(out), "--cycles", str(options.cycles),
-                   "--warm-up", str(options.warm_up), *(x for change in changes for x in ("--set", change))]
+                   sys.executable, str(Path(__file__).resolve()), options.deck, "--worker", str(out),
+                   "--cycles", str(options.cycles), "--warm-up", str(options.warm_up), *(x for change in changes for x in ("--set", change))]
         subprocess.run(command, check=True)
         return json.loads(out.read_text())
 
@@ -125,6 +125,9 @@ def draw(path: str, modes: dict[str, list[dict]]) -> None:
             left.plot([r["ranks"] for r in results], [efficiency(r, results[0]) for r in results], "o-", color=colour,
                       label=mode)
         left.set(xlabel="ranks", ylabel="parallel efficiency", ylim=(0, 1.1), xscale="log")
+        ranks = sorted({r["ranks"] for results in modes.values() for r in results})
+        left.set_xticks(ranks, labels=map(str, ranks))
+        left.minorticks_off()
         left.legend()
         bars = [(f"{mode} {r['ranks']}", r) for mode, results in modes.items() for r in results]
         base = np.zeros(len(bars))
@@ -133,7 +136,7 @@ def draw(path: str, modes: dict[str, list[dict]]) -> None:
             right.bar([name for name, _ in bars], share, bottom=base, color=colour, label=stage)
             base += share
         right.set(ylabel="share of a cycle", ylim=(0, 1.25))
-        right.tick_params(axis="x", rotation=60)
+        right.tick_params(axis="x", rotation=45)
         right.legend(ncols=3, loc="upper center")
         page.savefig(path, dpi=200)
 
