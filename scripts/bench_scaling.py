@@ -89,7 +89,8 @@ def launch(options, ranks: int, changes: list[str]) -> dict:
         out = Path(folder) / "result.json"
         command = [*([options.mpiexec, *options.mpiexec_options.split(), "-n", str(ranks)] if ranks > 1 else []),
                    sys.executable, str(Path(__file__).resolve()), options.deck, "--worker", str(out),
-                   "--cycles", str(options.cycles), "--warm-up", str(options.warm_up), *(x for change in changes for x in ("--set", change))]
+                   "--cycles", str(options.cycles),
+                   "--warm-up", str(options.warm_up), *(x for change in changes for x in ("--set", change))]
         subprocess.run(command, check=True)
         return json.loads(out.read_text())
 
