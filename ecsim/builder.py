@@ -29,7 +29,8 @@ from ecsim.units import reference_frequency
 
 
 def place(grid: Grid, *, device: str, threads: int, ranks=None, transport: str = "auto"):
-    """Cut the grid for the ranks of this job; returns this one's domain and the backend that computes there (collective).
+    """Cut the grid for the ranks of this job; returns this one's domain and the backend that computes there
+    (collective).
 
     Raises TopologyError, BackendError or TransportError before anything is allocated.
     """
@@ -44,7 +45,7 @@ def place(grid: Grid, *, device: str, threads: int, ranks=None, transport: str =
 
 @dataclass
 class Parts:
-    """What a run is made of. ``checkpoint`` is the one it goes on from, ``passed_over`` why newer ones were not taken."""
+    """What a run is made of. ``checkpoint`` : where it goes on from. ``passed_over`` : why from no newer one."""
 
     plasma: Plasma
     recorder: Recorder | None = None

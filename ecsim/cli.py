@@ -1,4 +1,4 @@
-"""The command line: run | check | decks | info | plot.
+"""The command line: run | check | decks | info | plot | watch | report.
 
 Exit codes: 0 done, 2 bad input (deck, options, run directory, device), 3 the run failed, 4 it stopped before its end as
 asked (time limit, SIGTERM) and can be continued, 130 interrupted.
@@ -61,7 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_deck_options(run, optional=True)
     run.add_argument("-o", "--output", metavar="DIR", help="run directory (default: runs/<deck name>)")
     run.add_argument("--overwrite", action="store_true", help="replace an earlier run in the run directory")
-    run.add_argument("--restart", metavar="DIR", help="go on from a checkpoint, from the newest valid one of a run directory, "
+    run.add_argument("--restart", metavar="DIR",
+                     help="go on from a checkpoint, from the newest valid one of a run directory, "
                      "or from the `latest` of this run; without DECK the deck is the one of that run")
     run.add_argument("--max-minutes", metavar="M", type=float, help="stop with a checkpoint after M minutes")
     run.add_argument("--quiet", action="store_true", help="print nothing but errors")
@@ -128,7 +129,7 @@ class _Version(argparse.Action):
 
 
 def _deck(options: argparse.Namespace, origin: str | os.PathLike[str] | dict | None = None) -> Deck:
-    """The deck, or that of ``origin``, with the changes that the options ask for; --set comes first, so that named options win."""
+    """The deck, or ``origin``, with the changes that the options ask for; --set first, so that named options win."""
     changes = list(options.changes)
     named = (
         ("backend.device", options.device and json.dumps(options.device)),

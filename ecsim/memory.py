@@ -20,7 +20,7 @@ DOUBLE, INDEX = 8, 4
 SOLVE_TEMPORARIES = 8
 COLUMN_INDEX = 85_000
 PER_CELL, OUTBOX_PER_CELL = 12, 52
-SPECIES_COMPONENTS, COMMON_COMPONENTS = 10, 10
+SPECIES_COMPONENTS, COMMON_COMPONENTS = 12, 10
 
 
 def arrays(deck: Deck, device: str, block: Block | None = None) -> dict[str, int]:
@@ -101,7 +101,17 @@ def disk(deck: Deck) -> dict[str, int]:
         count = steps // output.fields_every + 1
         components = COMMON_COMPONENTS + SPECIES_COMPONENTS * n_species
         found[f"fields/: {count:,} snapshots"] = count * components * DOUBLE * deck.grid.n_cells
+    if deck.checkpoint.every or deck.checkpoint.wall_minutes:
+        found[f"checkpoints/: {deck.checkpoint.keep} kept"] = deck.checkpoint.keep * checkpoint_bytes(deck)
     return found
+
+
+def checkpoint_bytes(deck: Deck) -> int:
+    """Of one checkpoint: the particles with a count a cell, and E, B, E^{n+θ} and the history of E."""
+    block = Block(Grid(deck.grid.cells, deck.grid.size, deck.grid.order))
+    particles = sum(species.per_cell * block.n_cells * particle_bytes(deck, weights) + DOUBLE * block.n_cells
+                    for species, weights in zip(deck.species, weighted(deck, block), strict=True))
+    return particles + 3 * DOUBLE * block.n_cells * (3 + (deck.solver.guess == "extrapolated"))
 
 
 def _column_bytes(name: str, n_species: int) -> int:

@@ -25,9 +25,9 @@ class Plasma:
     method, precision : of the mass-matrix assembly.
 
     Attributes (arrays of the backend, padded with ghosts): ``E`` E^n, ``B`` B^n, ``E_theta`` E^{n+θ}, ``B_nodes``,
-    ``moments`` (ρ and Ĵ at the last assembly), ``mass_matrix``; ``previous_E`` E^{n−1}, owned, once there is one and the
-    guess needs it; ``step`` counts finished cycles. ``stop_requested`` may
-    be set on any rank (by a signal, say); ``stopping`` then becomes true on all of them after the cycle.
+    ``moments`` (ρ and Ĵ at the last assembly), ``mass_matrix``; ``previous_E`` E^{n−1}, owned, once there is one and
+    the guess needs it; ``step`` counts finished cycles. ``stop_requested`` may be set on any rank (by a signal, say);
+    ``stopping`` then becomes true on all of them after the cycle.
     """
 
     def __init__(self, domain: Domain, backend, species: list[Species], E, B, *, dt: float, theta: float = 0.5,
@@ -63,7 +63,10 @@ class Plasma:
         self._sum_up()
 
     def resume(self, step: int, E_theta, previous_E=None) -> None:
-        """Go on after ``step`` cycles, with owned E^{n−1+θ} and, where there is a history, E^{n−1} (3, *cells) from the host."""
+        """Go on after ``step`` cycles, with owned E^{n−1+θ} and, if there is a history, E^{n−1}, (3, *cells) on the host.
+
+        The fields and particles are those the plasma was made with (collective).
+        """
         self.step = step
         self.E_theta[self.owned] = self.backend.from_host(np.ascontiguousarray(E_theta))
         self.halo.fill(self.E_theta)

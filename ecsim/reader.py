@@ -97,7 +97,7 @@ class Run:
         return [_step_of(path) for path in list_snapshots(self.directory, name)]
 
     def particles(self, name: str = "particles", step: int | None = None) -> dict[str, dict[str, Any]]:
-        """Particles by species at a step (None: the last), as `read_particles` gives them. Raises ReadError if there are none."""
+        """Particles by species at a step (None: the last), from `read_particles`. Raises ReadError if none are."""
         found = {_step_of(path): path for path in list_snapshots(self.directory, name)}
         wanted = max(found, default=None) if step is None else step
         if wanted not in found:
@@ -227,7 +227,8 @@ class LazyRecord:
             self.components = () if isinstance(record, h5py.Dataset) else COMPONENTS[len(record)]
             self.dtype, cells = first.dtype, first.shape
             self.unit = QUANTITIES[plain(record.attrs["quantity"])].label
-            spacing, offset, position = record.attrs["gridSpacing"], record.attrs["gridGlobalOffset"], first.attrs["position"]
+            spacing, offset = record.attrs["gridSpacing"], record.attrs["gridGlobalOffset"]
+            position = first.attrs["position"]
         leading = (len(self.components),) if self.components else ()
         self.shape = (len(fields), *leading, *cells)
         self.coordinates: dict[str, np.ndarray] = {"time": fields.times}
@@ -266,7 +267,7 @@ class LazyRecord:
             return np.stack([record[component][key[1:]] for component in self.components[key[0]]])
 
     def to_xarray(self):
-        """An xarray DataArray that reads from the files when its values are asked for. Raises ImportError without xarray."""
+        """An xarray DataArray that reads the files when its values are asked for. Raises ImportError without xarray."""
         import xarray
         from xarray.backends import BackendArray
         from xarray.core import indexing
@@ -277,7 +278,8 @@ class LazyRecord:
             shape, dtype = outer.shape, outer.dtype
 
             def __getitem__(self, key):
-                return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.BASIC, outer.__getitem__)
+                return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.BASIC,
+                                                          outer.__getitem__)
 
         lazy = indexing.LazilyIndexedArray(Wrapper())
         variable = xarray.Variable(self.dims, lazy, {"units": self.unit})

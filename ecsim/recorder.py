@@ -1,4 +1,4 @@
-"""What a run writes while it goes on: rows of energies.h5, and whatever diagnostics the deck asks for, when it is due."""
+"""What a run writes while it goes on: rows of energies.h5, and the diagnostics of the deck when they are due."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Recorder:
     Raises OSError naming the path when something cannot be written.
     """
 
-    def __init__(self, plasma: Plasma, setting: Setting, *, deck_text: str, energies_every: int = 1, gauss_every: int = 10,
-                 entries: Sequence[tuple[str, Any]] = (), overwrite: bool = False) -> None:
+    def __init__(self, plasma: Plasma, setting: Setting, *, deck_text: str, energies_every: int = 1,
+                 gauss_every: int = 10, entries: Sequence[tuple[str, Any]] = (), overwrite: bool = False) -> None:
         self.plasma, self.setting = plasma, setting
         self.energies_every, self.gauss_every = energies_every, gauss_every
         self.world, self.directory = plasma.domain.world, setting.directory
@@ -108,8 +108,10 @@ class Recorder:
         p = self.plasma
         seconds = {phase: total - self._before.get(phase, 0.0) for phase, total in p.backend.timer.seconds.items()}
         return {"from_step": self._first_step, "to_step": p.step, "wall_seconds": time.monotonic() - self._begun,
-                "seconds": seconds, "particles": p.n_particles, "ranks": self.world.size, "device": p.backend.describe(),
-                **{name: self.setting.attributes[name] for name in ("processor", "platform", "version", "git_hash", "date")
+                "seconds": seconds, "particles": p.n_particles, "ranks": self.world.size,
+                "device": p.backend.describe(),
+                **{name: self.setting.attributes[name] for name in ("processor", "platform", "version", "git_hash",
+                                                                    "date")
                    if name in self.setting.attributes}}
 
     def _row(self, simulation) -> dict[str, Any]:

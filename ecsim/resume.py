@@ -1,7 +1,8 @@
 """From a plasma to a checkpoint and back: which arrays hold its state, and how they find their new ranks.
 
-Between cycles the state is E^n, B^n, E^{n−1} where the first guess is extrapolated, E^{n−1+θ} for whoever looks, and the
-particles in their order within each cell. That order is kept exactly on any number of ranks, since a cell has one owner.
+Between cycles the state is E^n, B^n, E^{n−1} where the first guess is extrapolated, E^{n−1+θ} for whoever looks, and
+the particles in their order within each cell. That order is kept exactly on any number of ranks, since a cell has one
+owner.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def state_of(p: Plasma) -> dict:
     """What the manifest says of the plasma: clock and geometry."""
     topology = p.domain.topology
     blocks = [topology.block(rank) for rank in range(topology.size)]
-    return {"time": p.time, "cells": list(p.block.grid.cells), "blocks": [[list(b.origin), list(b.cells)] for b in blocks],
+    return {"time": p.time, "cells": list(p.block.grid.cells),
+            "blocks": [[list(b.origin), list(b.cells)] for b in blocks],
             "species": [s.name for s in p.species], "backend": p.backend.describe()}
 
 
@@ -128,7 +130,7 @@ class Checkpointer:
         return bool(self.seconds) and self.plasma.halo.max(float(late)) > 0
 
     def write(self, state: Mapping[str, Any]) -> Path | None:
-        """Write a checkpoint, with ``state`` besides that of the plasma; None if this step has one already (collective)."""
+        """Write a checkpoint, with ``state`` beside the plasma's; None if this step has one already (collective)."""
         p = self.plasma
         if self._step == p.step:
             return None

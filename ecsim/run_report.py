@@ -21,8 +21,8 @@ from ecsim.reader import Run, open_run
 from ecsim.report import cost_table, duration
 
 PAGE = "report.html"
-MACHINE = ("software", "version", "git_hash", "date", "backend", "platform", "processor", "processors", "python", "numpy",
-           "numba", "h5py", "seed")
+MACHINE = ("software", "version", "git_hash", "date", "backend", "platform", "processor", "processors", "python",
+           "numpy", "numba", "h5py", "seed")
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd; padding-bottom: .2rem; }
@@ -55,7 +55,8 @@ def page(run: Run) -> str:
     """The page as text."""
     title = f"{run.deck.problem.name}: {run.directory.name}"
     sections = [("Summary", _table(summary(run))), ("Cost", _cost(run)), ("Pictures", "\n".join(_figures(run))),
-                ("Machine", _table(_machine(run))), ("Deck", f"<pre>{html.escape(read_deck_text(run.directory))}</pre>")]
+                ("Machine", _table(_machine(run))),
+                ("Deck", f"<pre>{html.escape(read_deck_text(run.directory))}</pre>")]
     body = "\n".join(f"<h2>{name}</h2>\n{content}" for name, content in sections if content)
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
             f"<style>{STYLE}</style></head>\n<body>\n<h1>{html.escape(title)}</h1>\n{body}\n</body></html>\n")
@@ -72,7 +73,7 @@ def summary(run: Run) -> dict[str, Any]:
         "steps": f"{ledger['step'][-1]:,} of {deck.time.n_steps:,}, Δt = {deck.time.dt:g}/ω_pi",
         "worst relative drift of the energy": f"{np.abs(ledger['drift']).max():.1e}",
         "largest |∇·B|": f"{ledger['divergence_B'].max():.1e}",
-        "GMRES iterations": f"mean {ledger['iterations'][1:].mean() if len(total) > 1 else 0:.1f}, most {ledger['iterations'].max()}",
+        "GMRES iterations": f"last {ledger['iterations'][-1]}, most {ledger['iterations'].max()}",
     }
     gauss = ledger["gauss_residual"][np.isfinite(ledger["gauss_residual"])]
     if gauss.size:
@@ -89,9 +90,11 @@ def _cost(run: Run) -> str:
         steps = session["to_step"] - session["from_step"]
         iterations = run.energies["iterations"][(run.energies["step"] > session["from_step"])
                                                 & (run.energies["step"] <= session["to_step"])]
-        head = f"steps {session['from_step']} to {session['to_step']}: {duration(session['wall_seconds'])} on {session['device']}"
-        rate = f", {steps * session['particles'] / session['wall_seconds'] / 1e6:.3g} M particle-steps/s"
-        table = cost_table(session["seconds"], session["wall_seconds"], session["particles"], [int(i) for i in iterations])
+        head = f"steps {session['from_step']} to {session['to_step']}: {duration(session['wall_seconds'])}"
+        speed = 1e-6 * steps * session["particles"] / session["wall_seconds"]
+        rate = f" on {session['device']}, {speed:.3g} M particle-steps/s"
+        table = cost_table(session["seconds"], session["wall_seconds"], session["particles"],
+                           [int(i) for i in iterations])
         blocks.append(f"<p>{html.escape(head + rate)}</p><pre>{html.escape(table)}</pre>")
     return "\n".join(blocks)
 

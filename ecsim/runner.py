@@ -29,8 +29,8 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
         max_minutes: float | None = None) -> None:
     """Run a deck into a directory that it may use; prints unless `quiet`.
 
-    restart : a checkpoint, or a run directory whose newest valid one is meant.  max_minutes : stop after so long, with a
-    checkpoint; SIGTERM does the same.
+    restart : a checkpoint, or a run directory whose newest valid one is meant.  max_minutes : stop after so long,
+    with a checkpoint; SIGTERM does the same.
 
     Raises CommandError: bad input before anything is allocated or written, else a failed, stopped or interrupted run,
     whose results so far are kept.

@@ -25,8 +25,8 @@ class Simulation:
     Properties give host copies: ``E`` (3, *cells) at nodes and ``B`` (3, *cells) at centres at time nΔt, ``E_theta``
     E^{n−1+θ}, ``J_hat`` and ``rho`` of the last assembly (x^{n−1/2}), ``mass_matrix`` likewise; ``species`` as given.
 
-    Under MPI a Simulation is made and used on all ranks alike. Fields are those of the whole grid, on every rank: to look at
-    one is collective. ``species`` and ``mass_matrix`` are this rank's part.
+    Under MPI a Simulation is made and used on all ranks alike. Fields are those of the whole grid, on every rank: to
+    look at one is collective. ``species`` and ``mass_matrix`` are this rank's part.
     """
 
     def __init__(self, plasma: Plasma, *, steps: int | None = None, recorder=None, checkpointer=None) -> None:
@@ -47,16 +47,18 @@ class Simulation:
     def from_deck(cls, deck, *, output=None, restart_from=None, **overrides) -> Simulation:
         """A run from a deck: a path, the name of a shipped deck, a mapping of sections, or a loaded Deck.
 
-        output : run directory to write into; None writes nothing.  restart_from : a checkpoint to go on from, or a run directory
-        whose newest valid one is meant; where that is ``output`` its files are continued.  overrides : values of deck keys, as ``dt=0.1``,
-        ``device="cpu"`` or, for keys that several sections have, ``**{"species.electrons.start": "quiet"}``.
+        output : run directory to write into; None writes nothing.  restart_from : a checkpoint to go on from, or a
+        run directory whose newest valid one is meant; where that is ``output`` its files are continued.  overrides :
+        values of deck keys, as ``dt=0.1``, ``device="cpu"`` or, for keys that several sections have,
+        ``**{"species.electrons.start": "quiet"}``.
 
         Raises DeckError listing every fault, BackendError, and OSError where the directory or the checkpoint cannot be
         used; nothing is allocated or written before these.
         """
         checked = load_deck(deck, {full_key(name): value for name, value in overrides.items()})
         parts = build(checked, output, restart_from)
-        simulation = cls(parts.plasma, steps=checked.time.n_steps, recorder=parts.recorder, checkpointer=parts.checkpointer)
+        simulation = cls(parts.plasma, steps=checked.time.n_steps, recorder=parts.recorder,
+                         checkpointer=parts.checkpointer)
         simulation.deck, simulation.origin = checked, parts
         if parts.checkpoint is not None:
             simulation._first_energy = parts.checkpoint.manifest["first_energy"]
@@ -123,7 +125,8 @@ class Simulation:
                 self.save()
 
     def save(self) -> Path | None:
-        """Write a checkpoint of this step; returns where, None if it has one. Raises OSError, and ValueError if nothing is
+        """Write a checkpoint of this step; returns where, None if it has one. Raises OSError, and ValueError if
+        nothing is
 
         written by this run.
         """
@@ -135,8 +138,9 @@ class Simulation:
     def run(self, steps: int | None = None, max_minutes: float | None = None) -> None:
         """Run until ``steps`` cycles are done (the deck's number if None); files are closed whatever happens.
 
-        Ends early, after a cycle, when ``max_minutes`` have passed or ``plasma.stop_requested`` is set; where the run has a
-        directory it then leaves a checkpoint, as it does at its end if the deck asks for checkpoints. Raises what `step` raises, and ValueError if neither the deck nor the caller says how long.
+        Ends early, after a cycle, when ``max_minutes`` have passed or ``plasma.stop_requested`` is set; where the run
+        has a directory it then leaves a checkpoint, as it does at its end if the deck asks for checkpoints. Raises
+        what `step` raises, and ValueError if neither the deck nor the caller says how long.
         """
         last = self.steps if steps is None else steps
         if last is None:

@@ -51,7 +51,8 @@ def view(run: Run, before: tuple[int, float] | None = None) -> tuple[str, bool, 
     lines = [f"{run.directory}  {run.deck.problem.name}, {state}",
              f"step {step} of {last}  ({100 * step / last:.1f} %)   t = {ledger['time'][-1]:.6g}   "
              f"{rate:.3g} steps/s   {'took' if done else 'left'} {duration(seconds) if done else left}", ""]
-    lines += [*_energies(run), "", f"drift of the total   now {ledger['drift'][-1]:+.1e}   worst {np.abs(ledger['drift']).max():.1e}",
+    lines += [*_energies(run), "",
+              f"drift of the total   now {ledger['drift'][-1]:+.1e}   worst {np.abs(ledger['drift']).max():.1e}",
               f"GMRES iterations     now {ledger['iterations'][-1]}   most {ledger['iterations'].max()}"]
     lines += [*_health(run), *_files(run)]
     return "\n".join(lines), done, begun if step == begun[0] and not done else (step, written)

@@ -20,10 +20,12 @@ DECK = {
 }
 
 EVERYTHING = [
-    {"kind": "fields", "every": 2, "precision": "float64", "records": ["E", "B", "rho", "J", "JE", "moments", "u_ions"]},
+    {"kind": "fields", "every": 2, "precision": "float64", "records": ["E", "B", "rho", "J", "JE", "moments",
+                                                                       "u_ions"]},
     {"kind": "fields", "name": "corner", "every": 3, "region": [0.3, 0.9, 0.0, 0.42], "stride": [2, 1]},
     {"kind": "particles", "every": 2, "precision": "float64"},
-    {"kind": "particles", "name": "some", "every": 3, "every_id": 3, "species": ["electrons"], "region": [0.1, 0.6, 0.0, 0.7]},
+    {"kind": "particles", "name": "some", "every": 3, "every_id": 3, "species": ["electrons"],
+     "region": [0.1, 0.6, 0.0, 0.7]},
     {"kind": "probe", "every": 1, "position": [0.3, 0.28], "moments": True},
     {"kind": "cut", "name": "line", "every": 2, "along": ["y"], "at": [0.3], "records": ["E", "B", "n_ions"]},
     {"kind": "cut", "name": "plane", "every": 2, "along": ["x", "y"], "records": ["B"]},

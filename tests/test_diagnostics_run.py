@@ -54,7 +54,8 @@ def test_snapshots_hold_the_fields(full):
 def test_a_part_of_the_grid_with_a_stride(full):
     simulation, directory = full
     last = read_fields(list_snapshots(directory, "corner")[-1])
-    assert last.cells == (2, 3) and last.spacing == pytest.approx((0.3, 0.14)) and last.offset == pytest.approx((0.3, 0.0))
+    assert last.cells == (2, 3) and last.spacing == pytest.approx((0.3, 0.14)) and last.offset == pytest.approx((0.3,
+                                                                                                                 0.0))
     np.testing.assert_array_equal(last.meshes["E"].values, simulation.E[:, 2:6:2, 0:3].astype(np.float32))
     assert last.meshes["B"].centring == "centre"
 
@@ -99,7 +100,8 @@ def test_histogram_counts_every_particle(full):
     simulation, directory = full
     table = series(directory, "histogram")
     electrons = simulation.species[1]
-    expected, _, _ = np.histogram2d(electrons.v[:, 0], electrons.v[:, 1], [6, 5], [[-3, 3], [-3, 3]], weights=-electrons.q)
+    expected, _, _ = np.histogram2d(electrons.v[:, 0], electrons.v[:, 1], [6, 5], [[-3, 3], [-3, 3]],
+                                    weights=-electrons.q)
     np.testing.assert_allclose(table["f"][-1] * (1.0 * 1.2), expected, rtol=1e-12)
     np.testing.assert_allclose(table["f"][-1].sum() * 1.2 + table["outside"][-1], -electrons.q.sum(), rtol=1e-12)
 
@@ -138,7 +140,8 @@ def test_a_restart_continues_every_file(tmp_path, full):
         for name in once:
             if name not in ("attributes", "axes"):
                 np.testing.assert_array_equal(twice[name], once[name], err_msg=f"{path.stem} {name}")
-    assert [path.name for path in list_snapshots(tmp_path, "corner")] == [path.name for path in list_snapshots(full[1], "corner")]
+    assert [path.name for path in list_snapshots(tmp_path,
+                                                 "corner")] == [path.name for path in list_snapshots(full[1], "corner")]
     assert read_energies(tmp_path)["step"].tolist() == list(range(7))
 
 
@@ -156,7 +159,8 @@ def test_one_more_diagnostic_after_a_restart(tmp_path, full):
     ({"kind": "fields", "every": 1, "region": [0.0, 2.0, 0.0, 0.1]}, "region .*0 <= low < high <= 0.9 × 0.7"),
     ({"kind": "cut", "every": 1, "along": ["z"]}, "along .*different axes out of x, y"),
     ({"kind": "cut", "every": 1, "along": ["x"]}, "at .*a place for each other dimension, 1"),
-    ({"kind": "histogram", "every": 1, "species": "ions", "axes": ["z"], "low": [0], "high": [1], "bins": [2]}, "axes .*z"),
+    ({"kind": "histogram", "every": 1, "species": "ions", "axes": ["z"], "low": [0], "high": [1], "bins": [2]},
+     "axes .*z"),
     ({"kind": "probe", "every": 1, "position": [1.0, 0.0]}, "position .*in the box"),
     ({"kind": "tracers", "every": 1, "species": "ions"}, "give either ids or every_id"),
     ({"kind": "reconnection", "every": 1, "normal": "x"}, "normal .*two of the 2"),

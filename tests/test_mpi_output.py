@@ -64,7 +64,8 @@ def test_series_and_snapshots_are_those_of_one_rank(runs, which):
             one, other = datasets(ours), datasets(theirs)
             assert one.keys() == other.keys()
             for record in one:
-                np.testing.assert_allclose(one[record], other[record], rtol=0, atol=1e-6 * max(1, np.abs(other[record]).max()))
+                np.testing.assert_allclose(one[record], other[record], rtol=0,
+                                           atol=1e-6 * max(1, np.abs(other[record]).max()))
 
 
 @pytest.mark.parametrize("which", ["2", "3", "mixed"])

@@ -1,4 +1,4 @@
-"""The official validator has nothing to say, and the official viewer shows the right axes and values, in 1D, 2D and 3D."""
+"""The official validator has nothing to say, and the official viewer shows the right axes and values, in 1D to 3D."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ def test_the_sidecar_leads_to_the_arrays_at_their_places(finished):
         return values.reshape([int(n) for n in item.get("Dimensions").split()])
 
     cells = simulation.deck.grid.cells
-    for name, record, component, expected, shift in (("nodes", "E", 1, simulation.E[1], 0.0), ("centres", "B", 2, simulation.B[2], 0.5)):
+    for name, record, component, expected, shift in (("nodes", "E", 1, simulation.E[1], 0.0),
+                                                     ("centres", "B", 2, simulation.B[2], 0.5)):
         last = collections[name].findall("Grid")[-1]
         points = [load(item) for item in last.find("Geometry")]
         vector = next(a for a in last.findall("Attribute") if a.get("Name") == record).find("DataItem")

@@ -76,12 +76,16 @@ def test_species_of_varying_density_have_weights():
 
 
 def test_disk_use_is_what_is_written(tmp_path):
-    deck = load_deck(UNIFORM, {"backend.device": "cpu", "output.fields_every": 2, "time.steps": 4})
-    Simulation.from_deck(deck, output=tmp_path / "run").run()
+    changes = {"backend.device": "cpu", "output.fields_every": 2, "time.steps": 4, "checkpoint.every": 2}
+    deck = load_deck(UNIFORM, changes)
+    run = tmp_path / "run"
+    Simulation.from_deck(deck, output=run).run()
     plan = make_plan(deck)
-    for name, folder in (("energies.h5", tmp_path / "run"), ("fields/: 3 snapshots", tmp_path / "run" / "fields")):
-        written = sum(file.stat().st_size for file in folder.glob("*.h5"))
-        assert plan.disk[name] == pytest.approx(written, rel=0.3)
+    files = {"energies.h5": [run / "energies.h5"], "fields/: 3 snapshots": list((run / "fields").glob("*.h5")),
+             "checkpoints/: 2 kept": list((run / "checkpoints").glob("*/*"))}
+    assert plan.disk.keys() == files.keys()
+    for name, written in files.items():
+        assert plan.disk[name] == pytest.approx(sum(file.stat().st_size for file in written), rel=0.3)
 
 
 def test_time_step_numbers():

@@ -11,7 +11,8 @@ import ecsim
 from ecsim.reader import ReadError
 
 DIAGNOSTICS = [
-    {"kind": "fields", "every": 2, "precision": "float64", "records": ["E", "B", "rho", "P_ions"], "region": [0.3, 0.9, 0.0, 0.7]},
+    {"kind": "fields", "every": 2, "precision": "float64", "records": ["E", "B", "rho", "P_ions"],
+     "region": [0.3, 0.9, 0.0, 0.7]},
     {"kind": "particles", "every": 3},
     {"kind": "cut", "every": 1, "along": ["x"], "at": [0.3]},
     {"kind": "health", "every": 2},
@@ -50,7 +51,8 @@ def test_records_are_read_when_they_are_indexed(finished, monkeypatch):
     np.testing.assert_allclose(B.coordinates["x"], 0.15 * (np.arange(2, 6) + 0.5))
     opened = []
     original = h5py.File.__init__
-    monkeypatch.setattr(h5py.File, "__init__", lambda self, name, *a, **k: (opened.append(str(name)), original(self, name, *a, **k))[1])
+    monkeypatch.setattr(h5py.File, "__init__", lambda self, name, *a,
+                        **k: (opened.append(str(name)), original(self, name, *a, **k))[1])
     fields.record("rho")[2]
     assert len([name for name in opened if name.endswith("fields_000004.h5")]) == 1
     with pytest.raises(ReadError, match="no record Q; there are B, E"):

@@ -78,7 +78,8 @@ def damage(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how, file, why", [
-    ("cut", "rank_0000.bin", "cut short"), ("flipped", "rank_0000.bin", "checksum"), ("gone", "rank_0000.bin", "No such file"),
+    ("cut", "rank_0000.bin", "cut short"), ("flipped", "rank_0000.bin", "checksum"),
+    ("gone", "rank_0000.bin", "No such file"),
     ("cut", "manifest.json", "no readable manifest"), ("gone", "manifest.json", "no readable manifest"),
 ])
 def test_a_damaged_checkpoint_is_passed_over(tmp_path, whole, how, file, why):
@@ -106,7 +107,8 @@ def test_another_deck_or_version_is_refused_with_the_reason(tmp_path, monkeypatc
     changes = {"time.dt": 0.1, "species.electrons.thermal_velocity": 0.3, "particles.seed": 4}
     with pytest.raises(CheckpointError) as refused:
         Simulation.from_deck(DECK, restart_from=tmp_path / "run", **changes)
-    for text in ("time.dt was 0.2 and is 0.1", "species.1.thermal_velocity was 0.4 and is 0.3", "particles.seed was 3 and is 4"):
+    for text in ("time.dt was 0.2 and is 0.1", "species.1.thermal_velocity was 0.4 and is 0.3",
+                 "particles.seed was 3 and is 4"):
         assert text in str(refused.value)
     monkeypatch.setattr("ecsim.builder.provenance", lambda: {"version": "9.9"})
     with pytest.raises(CheckpointError, match="written by ecsim .*; this is 9.9"):
@@ -191,12 +193,14 @@ def test_manifest_is_readable_by_people(tmp_path):
 
 
 def command(*arguments, **kwargs):
-    return subprocess.run([sys.executable, "-m", "ecsim", *map(str, arguments)], capture_output=True, text=True, timeout=300,
+    return subprocess.run([sys.executable, "-m", "ecsim", *map(str, arguments)], capture_output=True, text=True,
+                          timeout=300,
                           **kwargs)
 
 
 def test_command_line_goes_on_where_it_stopped(tmp_path):
-    small = ["--device", "cpu", "--set", "grid.cells=[6,5]", "--set", "species.ions.particles_per_cell=4", "--steps", "9"]
+    small = ["--device", "cpu", "--set", "grid.cells=[6,5]", "--set", "species.ions.particles_per_cell=4", "--steps",
+             "9"]
     first = command("run", "thermal", *small, "-o", tmp_path / "run", "--max-minutes", "0")
     assert first.returncode == 4, first.stderr
     assert f"stopped after step 1 of 9, as asked; go on with `ecsim run --restart {tmp_path / 'run'}`" in first.stderr
@@ -211,7 +215,8 @@ def test_command_line_goes_on_where_it_stopped(tmp_path):
 
 
 def test_sigterm_ends_with_a_checkpoint(tmp_path):
-    arguments = ["run", "thermal", "--device", "cpu", "--set", "grid.cells=[6,5]", "--steps", "1000000", "-o", str(tmp_path)]
+    arguments = ["run", "thermal", "--device", "cpu", "--set", "grid.cells=[6,5]", "--steps", "1000000", "-o",
+                 str(tmp_path)]
     process = subprocess.Popen([sys.executable, "-m", "ecsim", *arguments], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not ((tmp_path / "energies.h5").exists() and len(read_energies(tmp_path)["step"]) > 2):

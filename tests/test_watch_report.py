@@ -22,7 +22,8 @@ DIAGNOSTICS = [
     {"kind": "spectrum", "name": "both", "every": 2, "record": "B", "along": ["x", "y"]},
     {"kind": "histogram", "every": 2, "species": "electrons", "axes": ["vx", "vy"], "low": [-2, -2], "high": [2, 2],
      "bins": [8, 8]},
-    {"kind": "histogram", "name": "line", "every": 2, "species": "ions", "axes": ["speed"], "low": [0], "high": [1], "bins": [9]},
+    {"kind": "histogram", "name": "line", "every": 2, "species": "ions", "axes": ["speed"], "low": [0], "high": [1],
+     "bins": [9]},
     {"kind": "health", "every": 1},
 ]
 
@@ -52,9 +53,11 @@ def test_watch_shows_the_last_row(directory):
     assert f"{ledger['total'][-1]:.5e}" in text and f"worst {np.abs(ledger['drift']).max():.1e}" in text
     assert re.search(r"! electrons +fastest [1-9]", text), "the fast electrons of this run cross more than a cell"
     assert "newest checkpoint    step_000008" in text
-    said = subprocess.run([sys.executable, "-m", "ecsim", "watch", str(directory), "--once"], capture_output=True, text=True)
+    said = subprocess.run([sys.executable, "-m", "ecsim", "watch", str(directory), "--once"], capture_output=True,
+                          text=True)
     assert said.returncode == 0 and "thermal, finished" in said.stdout
-    nothing = subprocess.run([sys.executable, "-m", "ecsim", "watch", str(directory.parent)], capture_output=True, text=True)
+    nothing = subprocess.run([sys.executable, "-m", "ecsim", "watch", str(directory.parent)], capture_output=True,
+                             text=True)
     assert nothing.returncode == 2 and "is not the directory of a run" in nothing.stderr
 
 
@@ -67,7 +70,8 @@ def test_sparkline_spans_its_values():
 def test_every_kind_is_drawn(directory, tmp_path):
     pytest.importorskip("matplotlib")
     names = {path.name for path in plot_run(directory, output=tmp_path)}
-    assert names == {"energy.png", "fields_000008.png", "probe.png", "spectrum.png", "spectrum_both.png", "histogram.png",
+    assert names == {"energy.png", "fields_000008.png", "probe.png", "spectrum.png", "spectrum_both.png",
+                     "histogram.png",
                      "histogram_line.png", "health.png", "stages.png"}
     assert all((tmp_path / name).stat().st_size > 5000 for name in names)
     with pytest.raises(PlotError, match="no rows of a .*diagnostic.* of kind reconnection|no current sheets"):

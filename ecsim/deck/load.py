@@ -114,7 +114,7 @@ class _Reader:
             return self._fault("diagnostic", tables, "must be written [[diagnostic]], one for each")
         before = len(self.faults)
         found = [self._diagnostic(f"diagnostic.{index}", table) for index, table in enumerate(tables)]
-        return tuple(found) if len(self.faults) == before else None
+        return tuple(entry for entry in found if entry is not None) if len(self.faults) == before else None
 
     def _diagnostic(self, path: str, table: Any) -> schema.Diagnostic | None:
         if not isinstance(table, Mapping):

@@ -1,8 +1,8 @@
 """What a run measures while it goes on: one kind of [[diagnostic]] a module.
 
-A module offers ``Params``, a frozen dataclass of the kind's deck keys; ``faults(params, scene)``, pairs of key and message;
-and ``Diagnostic``, made from them, whose ``record(sample)`` writes what belongs to a step. `flux`, `modes`, `conservation`
-and `schedule` are tools.
+A module offers ``Params``, a frozen dataclass of the kind's deck keys; ``faults(params, scene)``, pairs of key and
+message; and ``Diagnostic``, made from them, whose ``record(sample)`` writes what belongs to a step. `flux`, `modes`,
+`conservation` and `schedule` are tools.
 """
 
 from __future__ import annotations

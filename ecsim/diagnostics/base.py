@@ -31,7 +31,7 @@ class Params:
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """What a check of a diagnostic's keys may look at: the box, the names of the species, whether particles have ids."""
+    """What a check of a diagnostic's keys may look at: the box, the species' names, whether particles have ids."""
 
     cells: tuple[int, ...]
     size: tuple[float, ...]
@@ -147,8 +147,11 @@ def cells_of(region: Sequence[float] | None, cells: Sequence[int], spacing: Sequ
     """First cell and the one after the last, along each dimension, of a region (None: everything)."""
     if region is None:
         return [(0, n) for n in cells]
-    return [(int(min(round(low / h, 9) // 1, n - 1)), max(int(min(round(low / h, 9) // 1, n - 1)) + 1, min(n, math.ceil(round(high / h, 9)))))
-            for low, high, n, h in zip(region[::2], region[1::2], cells, spacing, strict=True)]
+    spans = []
+    for low, high, n, h in zip(region[::2], region[1::2], cells, spacing, strict=True):
+        first = min(math.floor(round(low / h, 9)), n - 1)
+        spans.append((first, max(first + 1, min(n, math.ceil(round(high / h, 9))))))
+    return spans
 
 
 def inside(x: np.ndarray, region: Sequence[float] | None) -> np.ndarray | slice:

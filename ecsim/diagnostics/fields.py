@@ -24,9 +24,11 @@ class Params(base.Params):
 
     records: tuple[str, ...] = key(
         DEFAULT, min_length=1,
-        help="E, B, rho, J, JE (J·E′), and of species S rho_S, n_S, J_S, u_S, P_S, T_S; `moments` is rho, n, J, P, T of all")
-    region: tuple[float, ...] | None = key(None, unit="d_i", min_length=2, max_length=6, help="Low and high along each dimension")
-    stride: int | tuple[int, ...] = key(1, low=1, min_length=1, max_length=3, help="Every so manieth cell, in all dimensions or each")
+        help="E, B, rho, J, JE (J·E′); of species S rho_S, n_S, J_S, u_S, P_S, T_S; `moments`: rho, n, J, P, T of all")
+    region: tuple[float, ...] | None = key(None, unit="d_i", min_length=2, max_length=6,
+                                           help="Low and high along each dimension")
+    stride: int | tuple[int, ...] = key(1, low=1, min_length=1, max_length=3,
+                                        help="Every so manieth cell, in all dimensions or each")
     precision: str = key("float32", choices=("float32", "float64"), help="Number type in the file")
     xdmf: bool = key(True, help="Keep a file NAME.xdmf that ParaView opens")
 

@@ -1,4 +1,4 @@
-"""Whether a run is still sound: values that are not finite, particles too fast for the grid, temperatures that creep."""
+"""Whether a run is sound: values that are not finite, particles too fast for the grid, temperatures that creep."""
 
 from __future__ import annotations
 

@@ -22,11 +22,13 @@ class Params(base.Params):
     """Whose particles, over which quantities, in which ranges."""
 
     species: str = key(help="Name of the species")
-    axes: tuple[str, ...] = key(choices=QUANTITIES, min_length=1, max_length=3, help="Positions and velocities to sort by")
+    axes: tuple[str, ...] = key(choices=QUANTITIES, min_length=1, max_length=3,
+                                help="Positions and velocities to sort by")
     low: tuple[float, ...] = key(min_length=1, max_length=3, help="Where each axis begins")
     high: tuple[float, ...] = key(min_length=1, max_length=3, help="Where each axis ends")
     bins: tuple[int, ...] = key(low=1, min_length=1, max_length=3, help="Bins along each axis")
-    region: tuple[float, ...] | None = key(None, unit="d_i", min_length=2, max_length=6, help="Low and high along each dimension")
+    region: tuple[float, ...] | None = key(None, unit="d_i", min_length=2, max_length=6,
+                                           help="Low and high along each dimension")
 
 
 def faults(params: Params, scene: base.Scene) -> Iterator[tuple[str, str]]:
@@ -61,13 +63,15 @@ class Diagnostic(base.SeriesDiagnostic):
         axes = {name: Axis(0.5 * (edge[1:] + edge[:-1]), units[name])
                 for name, edge in zip(self.params.axes, self.edges, strict=True)}
         per = "·".join(f"({units[name]})" for name in self.params.axes)
-        return {"f": Column("f8", self.params.bins, f"n0 (c/ω_pi)^d / {per}", "particles per volume of the bins", self.params.axes),
+        return {"f": Column("f8", self.params.bins, f"n0 (c/ω_pi)^d / {per}", "particles per volume of the bins",
+                            self.params.axes),
                 "outside": Column("f8", (), "n0 (c/ω_pi)^d", "particles outside all bins")}, axes
 
     def row(self, sample: Sample) -> dict[str, Any]:
         """Every rank sorts its particles."""
         mine = select(sample, self.params.species, region=self.params.region, back=0.5)
-        values = {**dict(zip(base.AXES, mine["x"], strict=False)), **dict(zip(("vx", "vy", "vz"), mine["v"], strict=True)),
+        values = {**dict(zip(base.AXES, mine["x"], strict=False)),
+                  **dict(zip(("vx", "vy", "vz"), mine["v"], strict=True)),
                   "speed": np.sqrt((mine["v"] ** 2).sum(axis=0))}
         counts, _ = np.histogramdd([values[name] for name in self.params.axes], self.edges, weights=mine["weight"])
         everything = base.sum_over_ranks(self.plasma, np.append(counts, mine["weight"].sum()))

@@ -19,8 +19,10 @@ class Params(base.Params):
     """Which species, and which of their particles."""
 
     species: tuple[str, ...] | None = key(None, min_length=1, help="Names of species; left out, all")
-    every_id: int = key(1, low=1, help="Only numbers that this divides: always the same particles (needs particles.ids)")
-    region: tuple[float, ...] | None = key(None, unit="d_i", min_length=2, max_length=6, help="Low and high along each dimension")
+    every_id: int = key(1, low=1,
+                        help="Only numbers that this divides: always the same particles (needs particles.ids)")
+    region: tuple[float, ...] | None = key(None, unit="d_i", min_length=2, max_length=6,
+                                           help="Low and high along each dimension")
     precision: str = key("float32", choices=("float32", "float64"), help="Number type in the file")
 
 
@@ -54,7 +56,8 @@ class Diagnostic(base.Diagnostic):
         for s in self.plasma.species:
             if self.params.species is not None and s.name not in self.params.species:
                 continue
-            rows = Rows(select(sample, s.name, region=self.params.region, every_id=self.params.every_id), self.world.comm)
+            rows = Rows(select(sample, s.name, region=self.params.region, every_id=self.params.every_id),
+                        self.world.comm)
             sign = 1.0 if s.charge_to_mass > 0 else -1.0
             yield Population(s.name, sign, 1.0 / abs(s.charge_to_mass), rows.n, rows.pieces(), "id" in rows.columns,
                              sample.position_offset)

@@ -48,7 +48,8 @@ class Diagnostic(base.SeriesDiagnostic):
         for name in self.records:
             mesh = sample.field(name)
             shape = mesh.values.shape[: mesh.values.ndim - self.plasma.block.d]
-            meaning = OF_SPECIES.get(name.partition("_")[0], {"E": "electric field", "B": "magnetic field"}.get(name, ""))
+            meaning = OF_SPECIES.get(name.partition("_")[0], {"E": "electric field", "B": "magnetic field"}.get(name,
+                                                                                                                ""))
             columns[name] = Column("f8", shape, base.unit_of(mesh), meaning, ("component",) * len(shape))
         return columns, {"component": Axis(np.arange(3))}
 

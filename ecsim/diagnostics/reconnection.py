@@ -23,7 +23,8 @@ class Params(base.Params):
 
     normal: str = key("z", choices=("x", "y", "z"), help="Axis of the current, across the plane")
     across: str = key("y", choices=("x", "y", "z"), help="Axis across the sheets, in the plane")
-    at: float | None = key(None, unit="d_i", low=0, help="Place of the plane along its normal in 3D; left out, the middle")
+    at: float | None = key(None, unit="d_i", low=0,
+                           help="Place of the plane along its normal in 3D; left out, the middle")
 
 
 def faults(params: Params, scene: base.Scene) -> Iterator[tuple[str, str]]:
@@ -40,9 +41,9 @@ def faults(params: Params, scene: base.Scene) -> Iterator[tuple[str, str]]:
 class Diagnostic(base.SeriesDiagnostic):
     """Rows with one entry for the sheet where the flux function is highest, one for that where it is lowest.
 
-    The rate is the electric field along the current at the X-point. Nominal: divide by B₀ v_A = B₀² of the lobe field and
-    the density n₀. Measured: divided here by B v_A of the largest field, and the density there, on the line across the sheet
-    through the X-point. NaN where a sheet has no X-point.
+    The rate is the electric field along the current at the X-point. Nominal: divide by B₀ v_A = B₀² of the lobe field
+    and the density n₀. Measured: divided here by B v_A of the largest field, and the density there, on the line
+    across the sheet through the X-point. NaN where a sheet has no X-point.
     """
 
     moments = True
@@ -86,7 +87,9 @@ class Diagnostic(base.SeriesDiagnostic):
 
     def _plane(self, sample: Sample, name: str) -> np.ndarray:
         whole = sample.gather(np.asarray(sample.field(name).values))
-        return whole if self.index is None or not self.world.is_root else whole.take(self.index, whole.ndim - self.plasma.block.d + self.normal)
+        if self.index is None or not self.world.is_root:
+            return whole
+        return whole.take(self.index, whole.ndim - self.plasma.block.d + self.normal)
 
     def _measure(self, planes: dict[str, np.ndarray]) -> dict[str, Any]:
         from ecsim.diagnostics.flux import critical_points, flux_function, reconnected_flux

@@ -1,7 +1,8 @@
 """What diagnostics see of a plasma: fields and moments by name on this rank's cells, each computed once a step.
 
-Names: ``E``, ``B``, ``rho``, ``J``, ``JE`` (J·E′) and, for each species S, ``rho_S``, ``n_S``, ``J_S``, ``u_S``, ``P_S``,
-``T_S``. Moments are of x^{n−1/2} beside v^{n−1}, taken in the middle of the cycle, and of x⁰, v⁰ before the first one.
+Names: ``E``, ``B``, ``rho``, ``J``, ``JE`` (J·E′) and, for each species S, ``rho_S``, ``n_S``, ``J_S``, ``u_S``,
+``P_S``, ``T_S``. Moments are of x^{n−1/2} beside v^{n−1}, taken in the middle of the cycle, and of x⁰, v⁰ before the
+first one.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class Sample:
         return p.backend.to_host(p.total_current()) if p.solution else self._total(slice(1, 4))
 
     def _dissipation(self) -> np.ndarray:
-        """J·E′ = J·(E + u×B), u of the species with the largest |charge/mass| (Zenitani et al. 2011, PRL 106, 195003)."""
+        """J·(E + u×B), u of the species with the largest |charge/mass| (Zenitani et al. 2011, PRL 106, 195003)."""
         p, host = self.plasma, self.plasma.backend.to_host
         light = max(p.species, key=lambda s: abs(s.charge_to_mass), default=None)
         E = host((p.E_theta if p.solution else p.E)[p.owned])
@@ -140,5 +141,6 @@ class Sample:
             return Mesh(P, "node", "pressure", offset)
         if kind == "T":
             n = np.abs(rho)
-            return Mesh(np.divide(P[0] + P[3] + P[5], 3 * n, out=np.zeros_like(n), where=n != 0), "node", "temperature", offset)
+            return Mesh(np.divide(P[0] + P[3] + P[5], 3 * n, out=np.zeros_like(n), where=n != 0), "node",
+                        "temperature", offset)
         raise KeyError(f"no record {kind}_{species.name}")

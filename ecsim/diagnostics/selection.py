@@ -15,8 +15,8 @@ def select(sample: Sample, name: str, *, region: Sequence[float] | None = None, 
            ids: np.ndarray | None = None, back: float = 1.0) -> dict[str, np.ndarray]:
     """Those of this rank: ``x`` (d, k), ``v`` (3, k), ``weight`` (k,) of real particles, and ``id`` (k,) where kept.
 
-    back : how many steps the positions are moved back along the velocities, once there has been a cycle; 1 gives x^{n−1/2}
-    exactly, ½ the position at the time of the velocities to second order.
+    back : how many steps the positions are moved back along the velocities, once there has been a cycle; 1 gives
+    x^{n−1/2} exactly, ½ the position at the time of the velocities to second order.
     """
     p, host = sample.plasma, sample.particles(name)
     block, chosen = p.block, np.ones(len(host["cell"]), bool)

@@ -19,7 +19,8 @@ class Params(base.Params):
     """Of what, and along which axes."""
 
     record: str = key(help="As for `fields`, but for `moments`")
-    along: tuple[str, ...] = key(min_length=1, max_length=2, choices=("x", "y", "z"), help="One axis, or two for a 2D spectrum")
+    along: tuple[str, ...] = key(min_length=1, max_length=2, choices=("x", "y", "z"),
+                                 help="One axis, or two for a 2D spectrum")
 
 
 def faults(params: Params, scene: base.Scene) -> Iterator[tuple[str, str]]:
@@ -34,8 +35,8 @@ def faults(params: Params, scene: base.Scene) -> Iterator[tuple[str, str]]:
 def power(values: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     """Mean square per wave, |f_k|²/N², averaged over the axes not named; leading axis kept.
 
-    values : (components, *cells).  axes : of cells.  All waves together sum up to the mean square (Parseval); of the last
-    named axis only k ≥ 0 is kept, with the power of −k added to it.
+    values : (components, *cells).  axes : of cells.  All waves together sum up to the mean square (Parseval); of the
+    last named axis only k ≥ 0 is kept, with the power of −k added to it.
     """
     d = values.ndim - 1
     n = [values.shape[1 + k] for k in axes]

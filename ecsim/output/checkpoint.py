@@ -1,8 +1,8 @@
 """Checkpoints, ``checkpoints/step_000100/``: everything that a run needs to go on, one file a rank and a manifest.
 
-``rank_0000.bin`` holds arrays one after the other, as they lie in memory. ``manifest.json`` says what they are, where each
-begins and its CRC-32; it has one itself. All of it is written into a hidden directory, synced to disk and renamed, so that
-a checkpoint which exists is whole; what a disk does to it later is found by the checksums.
+``rank_0000.bin`` holds arrays one after the other, as they lie in memory. ``manifest.json`` says what they are, where
+each begins and its CRC-32; it has one itself. All of it is written into a hidden directory, synced to disk and
+renamed, so that a checkpoint which exists is whole; what a disk does to it later is found by the checksums.
 """
 
 from __future__ import annotations
@@ -79,7 +79,11 @@ class Checkpoint:
         Raises CheckpointError, on all ranks, naming the file and the array that is not what was written.
         """
         world = world or World()
-        together(world, lambda: [self._check_rank(rank) for rank in range(world.rank, self.ranks, world.size)])
+        together(world, lambda: self._check_ranks(range(world.rank, self.ranks, world.size)))
+
+    def _check_ranks(self, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            self._check_rank(rank)
 
     def _check_rank(self, rank: int) -> None:
         path = _file(self.path, rank)
@@ -141,7 +145,8 @@ def find_checkpoint(where: str | os.PathLike[str], world: World | None = None) -
 
     Returns it and why newer ones were passed over. Raises CheckpointError if there is none, with all reasons.
     """
-    path, passed_over = Path(where), []
+    path = Path(where)
+    passed_over: list[str] = []
     alone = (path / MANIFEST).exists() or path.parent.name == FOLDER
     for candidate in [path] if alone else reversed(list_checkpoints(path)):
         try:
@@ -176,19 +181,16 @@ def is_checkpoint_of(checkpoint: str | os.PathLike[str], run: str | os.PathLike[
 
 def together(world: World, function: Callable[[], Any]) -> list[Any]:
     """What ``function`` returns on every rank, in their order; an OSError of any rank is raised on all (collective)."""
-    result, error = None, None
+    outcome: tuple[Any, OSError | None] = (None, None)
     try:
-        result = function()
+        outcome = function(), None
     except OSError as caught:
-        error = caught
-    if world.comm is None:
-        results, errors = [result], [error]
-    else:
-        results, errors = zip(*world.comm.allgather((result, error)), strict=True)
-    for error in errors:
+        outcome = None, caught
+    outcomes = [outcome] if world.comm is None else world.comm.allgather(outcome)
+    for _, error in outcomes:
         if error is not None:
             raise error
-    return list(results)
+    return [result for result, _ in outcomes]
 
 
 def _directory(run: str | os.PathLike[str], step: int) -> Path:
@@ -219,7 +221,7 @@ def _write_arrays(path: Path, arrays: Arrays) -> dict[str, Any]:
             offset, checksum = file.tell(), 0
             flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             for begin in range(0, len(flat), PIECE):
-                piece = memoryview(flat[begin:begin + PIECE])
+                piece = flat[begin:begin + PIECE].data
                 checksum = zlib.crc32(piece, checksum)
                 file.write(piece)
             table[name] = {"dtype": array.dtype.str, "shape": list(array.shape), "offset": offset, "bytes": len(flat),

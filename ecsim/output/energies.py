@@ -39,7 +39,8 @@ class EnergyFile(SeriesFile):
     Raises ValueError if ``resume_at`` is given and the species of the existing file differ.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, species: Sequence[str], attributes: Mapping[str, str | int | float],
+    def __init__(self, path: str | os.PathLike[str], *, species: Sequence[str],
+                 attributes: Mapping[str, str | int | float],
                  flush_every: float = 1.0, resume_at: int | None = None) -> None:
         self.species = list(species)
         if resume_at is not None and Path(path).exists() and read_energies(path)["species"] != self.species:

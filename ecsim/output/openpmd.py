@@ -24,8 +24,8 @@ NO_AUTHOR = "unknown"
 class Moment:
     """When a file is of, and what it says of its run.
 
-    step, time, dt : cycles done, time of fields and velocities, time step (1/ω_pi).  omega_pi : reference frequency in rad/s,
-    None leaves the code's units.  author, attributes : stored on the root group.
+    step, time, dt : cycles done, time of fields and velocities, time step (1/ω_pi).  omega_pi : reference frequency
+    in rad/s, None leaves the code's units.  author, attributes : stored on the root group.
     """
 
     step: int

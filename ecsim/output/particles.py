@@ -78,7 +78,8 @@ def _write_population(writer: Writer, p: Population, d: int, order: int, dtype: 
     set_attributes(species, {
         "particleShape": float(order), "currentDeposition": "other",
         "currentDepositionParameters": "mass matrix (ECSIM)", "particlePush": "other",
-        "particlePushParameters": "energy-conserving semi-implicit (ECSIM)", "particleInterpolation": "energyConserving",
+        "particlePushParameters": "energy-conserving semi-implicit (ECSIM)",
+        "particleInterpolation": "energyConserving",
         "particleSmoothing": "none"})
     for axis in AXES[:d]:
         species.create_dataset(f"position/{axis}", (p.n,), dtype)
@@ -106,8 +107,8 @@ def _write_population(writer: Writer, p: Population, d: int, order: int, dtype: 
 def _write_patch(species: h5py.Group, p: Population, box: Sequence[float], moment: Moment) -> None:
     """One patch that holds all particles: the whole box."""
     patches = species.create_group("particlePatches")
-    for name, value in (("numParticles", p.n), ("numParticlesOffset", 0)):
-        patches[name] = np.array([value], np.uint64)
+    for name, count in (("numParticles", p.n), ("numParticlesOffset", 0)):
+        patches[name] = np.array([count], np.uint64)
         patches[name].attrs["unitSI"] = 1.0
     for name, values in (("offset", [0.0] * len(box)), ("extent", box)):
         for axis, value in zip(AXES, values, strict=False):
@@ -128,7 +129,8 @@ def _describe(species: h5py.Group, p: Population, moment: Moment) -> None:
             continue
         offset = p.time_offset if name.startswith("position") else 0.0
         set_attributes(species[name], {
-            "unitDimension": np.array(QUANTITIES[record.quantity].dimension, dtype=np.float64), "timeOffset": float(offset),
+            "unitDimension": np.array(QUANTITIES[record.quantity].dimension, dtype=np.float64),
+            "timeOffset": float(offset),
             "weightingPower": record.power, "macroWeighted": np.uint32(record.macro)})
         vector = name in ("position", "positionOffset", "momentum")
         for component in species[name].values() if vector else [species[name]]:
@@ -137,8 +139,8 @@ def _describe(species: h5py.Group, p: Population, moment: Moment) -> None:
 
 
 def read_particles(path: str | os.PathLike[str], species: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
-    """Particles of one file, by species: ``x`` (d, P), ``v`` (3, P), ``weight`` (P,), ``id`` (P,) where kept, ``charge``,
-    ``mass`` and ``time_offset`` of the positions, in the code's units.
+    """Particles of one file, by species: ``x`` (d, P), ``v`` (3, P), ``weight`` (P,), ``id`` (P,) where kept,
+    ``charge``, ``mass`` and ``time_offset`` of the positions, in the code's units.
 
     Raises OSError if the file is missing or is not a particle file of ecsim.
     """

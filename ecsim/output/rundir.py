@@ -21,17 +21,21 @@ FIGURES = "figures"
 DIAGNOSTICS = "diagnostics"
 CHECKPOINTS = "checkpoints/step_[0-9]*"
 OURS = (
-    DECK, f".{DECK}.part", ENERGIES, f".{ENERGIES}.part", f"{FIELDS}/fields_[0-9]*.h5", f"{FIELDS}/.fields_[0-9]*.h5.part",
-    f"{DIAGNOSTICS}/*.h5", f"{DIAGNOSTICS}/.*.h5.part", f"{DIAGNOSTICS}/*/*_[0-9]*.h5", f"{DIAGNOSTICS}/*/.*_[0-9]*.h5.part",
-    f"{CHECKPOINTS}/manifest.json", f"{CHECKPOINTS}/rank_[0-9]*.bin", "*.xdmf", "*.xdmf.h5", "timings.json", "report.html",
+    DECK, f".{DECK}.part", ENERGIES, f".{ENERGIES}.part", f"{FIELDS}/fields_[0-9]*.h5",
+    f"{FIELDS}/.fields_[0-9]*.h5.part",
+    f"{DIAGNOSTICS}/*.h5", f"{DIAGNOSTICS}/.*.h5.part", f"{DIAGNOSTICS}/*/*_[0-9]*.h5",
+    f"{DIAGNOSTICS}/*/.*_[0-9]*.h5.part",
+    f"{CHECKPOINTS}/manifest.json", f"{CHECKPOINTS}/rank_[0-9]*.bin", "*.xdmf", "*.xdmf.h5", "timings.json",
+    "report.html",
     *(f"{FIGURES}/{name}.{end}" for name in (
-        "energy", "growth", "reconnection", "stages", "fields_[0-9]*", "probe_*", "spectrum_*", "histogram_*", "health_*")
+        "energy", "growth", "reconnection", "stages", "fields_[0-9]*", "probe_*", "spectrum_*", "histogram_*",
+        "health_*")
       for end in ("png", "pdf", "mp4")),
 )
 
 
 def openpmd_directory(run: str | os.PathLike[str], name: str) -> Path:
-    """Where the openPMD files of a diagnostic lie: the snapshots that the deck's output.fields_every makes, or another's."""
+    """Where the openPMD files of a diagnostic lie; "fields" is what the deck's output.fields_every makes."""
     return Path(run) / FIELDS if name == FIELDS else Path(run) / DIAGNOSTICS / name
 
 

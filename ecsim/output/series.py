@@ -1,8 +1,8 @@
 """Time series: HDF5 files with one row a record, readable while the run goes on.
 
-One dataset per column, first axis = row, in single-writer multiple-reader mode: another process may read at any moment,
-and a killed run leaves a valid file with every row up to the last flush. After a kill the file still carries HDF5's mark of
-an open writer: readers must open it with ``swmr=True``, as `read_series` does.
+One dataset per column, first axis = row, in single-writer multiple-reader mode: another process may read at any
+moment, and a killed run leaves a valid file with every row up to the last flush. After a kill the file still carries
+HDF5's mark of an open writer: readers must open it with ``swmr=True``, as `read_series` does.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class SeriesFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], columns: Mapping[str, Column], *, attributes: Mapping[str, Any],
-                 axes: Mapping[str, Axis] | None = None, flush_every: float = 1.0, resume_at: int | None = None) -> None:
+                 axes: Mapping[str, Axis] | None = None, flush_every: float = 1.0,
+                 resume_at: int | None = None) -> None:
         self.path, self.columns, self.flush_every = Path(path), dict(columns), flush_every
         self._attributes, self._axes = dict(attributes), dict(axes or {})
         earlier = None if resume_at is None else self._earlier_rows(resume_at)
@@ -160,7 +161,8 @@ class SeriesFile:
         for name, column in self.columns.items():
             width = tuple(max(1, n) for n in column.shape)
             rows = _chunk_rows(column)
-            data = file.create_dataset(name, (0, *column.shape), column.dtype, maxshape=(None, *width), chunks=(rows, *width))
+            data = file.create_dataset(name, (0, *column.shape), column.dtype, maxshape=(None, *width),
+                                       chunks=(rows, *width))
             data.attrs["unit"], data.attrs["meaning"] = column.unit, column.meaning
             if column.axes:
                 data.attrs[AXES] = np.array(column.axes, h5py.string_dtype())
@@ -201,8 +203,8 @@ def open_series(path: str | os.PathLike[str]) -> h5py.File:
 def read_series(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> dict[str, Any]:
     """A time series of a run that is going on, finished or was killed: all columns, or those asked for.
 
-    Returns arrays with rows along the first axis, ``attributes`` (dict) and ``axes`` (arrays by name). Raises OSError if
-    there is no such file, if it is not a time series of ecsim, or lacks a column.
+    Returns arrays with rows along the first axis, ``attributes`` (dict) and ``axes`` (arrays by name). Raises OSError
+    if there is no such file, if it is not a time series of ecsim, or lacks a column.
     """
     with open_series(path) as file:
         rows = file["step"].shape[0]

@@ -46,8 +46,8 @@ class Mesh(NamedTuple):
 class Snapshot:
     """What `read_fields` returns: ``meshes`` by name, and where and when they are.
 
-    ``step``, ``time`` and ``dt`` (1/ω_pi); ``cells``, ``spacing`` and ``offset`` of the first cell (c/ω_pi) along each active
-    dimension; ``attributes`` of the file.
+    ``step``, ``time`` and ``dt`` (1/ω_pi); ``cells``, ``spacing`` and ``offset`` of the first cell (c/ω_pi) along
+    each active dimension; ``attributes`` of the file.
     """
 
     step: int

@@ -91,9 +91,11 @@ def _attribute(name: str, record, place: str, shape: tuple[int, ...], precision:
     if len(record) == 3:
         items = "\n".join(_item(f"{place}/{component}", sizes, precision) for component in COMPONENTS[3])
         return (f'<Attribute Name={quoteattr(name)} AttributeType="Vector" Center="Node">\n'
-                f'<DataItem ItemType="Function" Function="JOIN($0, $1, $2)" Dimensions="{sizes} 3">\n{items}\n</DataItem>\n'
+                f'<DataItem ItemType="Function" Function="JOIN($0, $1, $2)" Dimensions="{sizes} 3">\n{items}\n'
+                "</DataItem>\n"
                 "</Attribute>")
-    return "\n".join(_scalar(f"{name}_{component}", _item(f"{place}/{component}", sizes, precision)) for component in COMPONENTS[6])
+    return "\n".join(_scalar(f"{name}_{component}",
+                             _item(f"{place}/{component}", sizes, precision)) for component in COMPONENTS[6])
 
 
 def _scalar(name: str, item: str) -> str:

@@ -29,9 +29,9 @@ def plot_run(run_directory: str | os.PathLike[str], kinds: Sequence[str] | None 
     ----------
     run_directory : what ``ecsim run`` wrote.
     kinds : some of `KINDS`: "energy" (ledger and drift), "fields" (maps or profiles of the last snapshot), "growth"
-        (beside the problem's theory), "reconnection" (closed flux of current sheets, and its rate), "probe", "spectrum",
-        "histogram" and "health" (of the diagnostics of these kinds), "stages" (where the time went). None draws those
-        that the run has something for.
+        (beside the problem's theory), "reconnection" (closed flux of current sheets, and its rate), "probe",
+        "spectrum", "histogram" and "health" (of the diagnostics of these kinds), "stages" (where the time went). None
+        draws those that the run has something for.
     output : directory for the figures; None is ``figures`` in the run directory.
     format : "png" (200 dpi) or "pdf".
     every_snapshot : draw every field snapshot instead of the last.

@@ -12,7 +12,7 @@ from ecsim.plot.style import COLOURS, GREY, TIME, figure
 
 
 def draw(runs: Sequence[Run]):
-    """Electric, magnetic and kinetic energy relative to each run's own total, and |relative drift|. Returns the figure."""
+    """Energies relative to each run's own total, and |relative drift|. Returns the figure."""
     with figure(6.4) as drawing:
         panels = drawing.subplots(4, 1, sharex=True)
         for k, run in enumerate(runs):
@@ -20,7 +20,8 @@ def draw(runs: Sequence[Run]):
             time, reference = table["time"], abs(table["total"][0]) or 1.0
             parts = (table["electric"], table["magnetic"], table["kinetic"].sum(axis=1))
             for panel, values in zip(panels, parts, strict=False):
-                panel.plot(time, values / reference, color=colour, label=run.directory.name if values is parts[0] else None)
+                panel.plot(time, values / reference, color=colour,
+                           label=run.directory.name if values is parts[0] else None)
             panels[3].plot(time, np.maximum(np.abs(table["drift"]), LOWEST_DRIFT), color=colour, linewidth=0.9)
         for panel, name in zip(panels, ("electric", "magnetic", "kinetic"), strict=False):
             panel.set_ylabel(f"{name}  [total]")

@@ -46,7 +46,7 @@ Limits = Mapping[str, tuple[float, float]]
 
 
 def limits(run: Run) -> Limits:
-    """Colour limits of each map that suit a selection of all snapshots, by symbol; nothing for a run in one dimension."""
+    """Colour limits of each map that suit a selection of all snapshots, by symbol; none for a run in one dimension."""
     found: dict[str, tuple[float, float]] = {}
     for path in run.snapshots[:: max(1, len(run.snapshots) // SAMPLED)]:
         snapshot = read_fields(path)

@@ -1,4 +1,4 @@
-"""Histograms of particles: a line, a map (velocity distribution or phase space), or the middle plane of a third axis."""
+"""Histograms of particles: a line, or a map (velocity distribution or phase space), summed over a third axis."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import numpy as np
 from ecsim.plot.source import Run
 from ecsim.plot.style import BLACK, POSITIVE, WIDTH, figure
 
-LABELS = {"x": r"$x\,/\,d_i$", "y": r"$y\,/\,d_i$", "z": r"$z\,/\,d_i$", "vx": "$v_x/c$", "vy": "$v_y/c$", "vz": "$v_z/c$",
-          "speed": "$|v|/c$"}
+LABELS = {"x": r"$x\,/\,d_i$", "y": r"$y\,/\,d_i$", "z": r"$z\,/\,d_i$", "vx": "$v_x/c$",
+          "vy": "$v_y/c$", "vz": "$v_z/c$", "speed": "$|v|/c$"}
 DECADES = 4
 
 

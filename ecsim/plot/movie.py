@@ -30,7 +30,8 @@ def write_movie(path: Path, drawings: Iterable, frames_per_second: float = FRAME
             frame = _pixels(drawing)
             if writer is None:
                 size = frame.shape[1], frame.shape[0]
-                writer = imageio_ffmpeg.write_frames(str(path), size, fps=frames_per_second, macro_block_size=2, quality=8)
+                writer = imageio_ffmpeg.write_frames(str(path), size, fps=frames_per_second, macro_block_size=2,
+                                                     quality=8)
                 writer.send(None)
             frame = frame[: size[1], : size[0]]
             writer.send(np.ascontiguousarray(frame))

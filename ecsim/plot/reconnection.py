@@ -26,9 +26,9 @@ class History(NamedTuple):
 def draw(run: Run, figure) -> None:
     """Panels over time: closed flux of each sheet, and the rate at which it grows.
 
-    From the [[diagnostic]] of kind reconnection where there is one, which also knows the inflow; else from the snapshots.
-    Flux in B₀d_i and rate in B₀v_A, with B₀ and v_A of the lobe field and the density n₀. For problems whose keys
-    give a ``magnetic_field`` B₀ and name the axes ``across`` the sheets and of their ``current``.
+    From the [[diagnostic]] of kind reconnection where there is one, which also knows the inflow; else from the
+    snapshots. Flux in B₀d_i and rate in B₀v_A, with B₀ and v_A of the lobe field and the density n₀. For problems
+    whose keys give a ``magnetic_field`` B₀ and name the axes ``across`` the sheets and of their ``current``.
 
     Raises NothingToDraw for other problems, without a plane, and with fewer than two snapshots.
     """

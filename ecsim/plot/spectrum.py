@@ -16,7 +16,9 @@ def draw(run: Run, series):
     axes = series.axes("power")
     wave = [name for name in axes if name != "component"]
     total = series["power"].sum(axis=1)
-    return _lines(run, series, wave[0], axes[wave[0]], total) if len(wave) == 1 else _map(run, series, axes, wave, total)
+    if len(wave) == 1:
+        return _lines(run, series, wave[0], axes[wave[0]], total)
+    return _map(run, series, axes, wave, total)
 
 
 def _lines(run: Run, series, name: str, k, total):
@@ -42,7 +44,8 @@ def _map(run: Run, series, axes, wave, total):
     values = np.log10(np.fft.fftshift(np.maximum(total[-1], total[-1].max() * 1e-12 + 1e-300), axes=0))
     with figure(3.2, width=0.75 * WIDTH) as drawing:
         panel = drawing.subplots()
-        image = panel.pcolormesh(np.fft.fftshift(first), last, values.T, cmap=POSITIVE, shading="nearest", rasterized=True,
+        image = panel.pcolormesh(np.fft.fftshift(first), last, values.T, cmap=POSITIVE, shading="nearest",
+                                 rasterized=True,
                                  vmin=np.percentile(values, 5), vmax=np.percentile(values, 99.9))
         bar = drawing.colorbar(image, ax=panel)
         bar.set_label(r"$\log_{10}$ " + _label(series))

@@ -56,7 +56,8 @@ def quantity(symbol: str, kind: str, power: int = 0) -> str:
 
 def unit_label(unit: str) -> str:
     """A unit as the files write it, typeset: ``m_i c ω_pi/q_i``."""
-    for plain, maths in (("ω_pi", r"\omega_{pi}"), ("n0", "n_0"), ("²", "^2"), ("³", "^3"), ("·", r"\cdot "), (" ", r"\,")):
+    for plain, maths in (("ω_pi", r"\omega_{pi}"), ("n0", "n_0"), ("²", "^2"), ("³", "^3"), ("·", r"\cdot "),
+                         (" ", r"\,")):
         unit = unit.replace(plain, maths)
     return f"$[{unit}]$" if unit else ""
 
