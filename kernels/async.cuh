@@ -3,12 +3,15 @@
 // A lane sees what it has copied itself after it has waited; other lanes do after a __syncwarp behind that.
 #pragma once
 
-// *to = *from, some time before a wait that covers the present group. 4, 8 or 16 bytes; `to` in shared memory.
+// *to = *from, some time before a wait that covers the present group: 16 bytes on multiples of 16, or 8; `to` in shared memory.
 template <class T>
 __device__ inline void copy_async(T* to, const T* from) {
 #ifdef __CUDACC__
     const unsigned address = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(T)) : "memory");
+    if constexpr (sizeof(T) == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(T)) : "memory");
 #else
     *to = *from;
 #endif

@@ -26,20 +26,16 @@
 #define MOST (ORDER == 1 ? 64 : 32)  // particles of a batch, where shared memory allows
 #endif
 constexpr int WARPS = 4;
-constexpr int PARTICLE_BYTES = DIM * sizeof(POS) + 24 + 8 * WEIGHTS + 8 * IDS;
+constexpr int ROWS = 3 + WEIGHTS + IDS;  // 8-byte components besides the position: v, w, id
+constexpr int PARTICLE_BYTES = DIM * sizeof(POS) + 8 * ROWS;
 constexpr int ROOM = 48 * 1024 / WARPS - sizeof(Fields) - sizeof(Leavers);  // bytes for two batches of a warp
 constexpr int BATCH = MOST * PARTICLE_BYTES * 2 <= ROOM ? MOST : 32, EACH = BATCH / 32;
 
-// Particles on their way: each lane fetches and reads its own.
+// Particles on their way. A lane fetches 16 bytes at a time, so slots are fetched from a multiple of ALIGNED on.
+constexpr int ALIGNED = 16 / sizeof(float);
 struct Batch {
-    double v[3][BATCH];
-#if WEIGHTS
-    double w[BATCH];
-#endif
-#if IDS
-    Word id[BATCH];
-#endif
-    POS s[DIM][BATCH];
+    __align__(16) double row[ROWS][BATCH];
+    __align__(16) POS s[DIM][BATCH];
 };
 
 struct Shared {
@@ -48,20 +44,37 @@ struct Shared {
     Batch batch[2];
 };
 
+// Start to fetch `n` items from `slot` on of N rows.
+template <class T, int N>
+__device__ inline void fetch_rows(T* const (&from)[N], Slot slot, int n, T (&to)[N][BATCH], int lane) {
+    constexpr int PIECE = 16 / sizeof(T), PIECES = BATCH / PIECE;
+#pragma unroll
+    for (int r = 0; r < (N * PIECES + 31) / 32; ++r) {
+        const int q = lane + 32 * r, row = q / PIECES, j = q % PIECES * PIECE;
+        const T* source = from[0];
+#pragma unroll
+        for (int k = 1; k < N; ++k)
+            if (row == k) source = from[k];
+        if (row < N && j < n) copy_async((ulonglong2*)&to[row][j], (const ulonglong2*)&source[slot + j]);
+    }
+}
+
 // Start to fetch `n` particles from `slot` on.
 __device__ inline void fetch(const Store& from, Slot slot, int n, Batch& to, int lane) {
-    for (int j = lane; j < n && j < BATCH; j += 32) {
-#pragma unroll
-        for (int k = 0; k < DIM; ++k) copy_async(&to.s[k][j], &from.s[k][slot + j]);
-#pragma unroll
-        for (int k = 0; k < 3; ++k) copy_async(&to.v[k][j], &from.v[k][slot + j]);
-#if WEIGHTS
-        copy_async(&to.w[j], &from.w[slot + j]);
+#if WEIGHTS && IDS
+    double* const rows[ROWS] = {from.v[0], from.v[1], from.v[2], from.w, (double*)from.id};
+#elif WEIGHTS
+    double* const rows[ROWS] = {from.v[0], from.v[1], from.v[2], from.w};
+#elif IDS
+    double* const rows[ROWS] = {from.v[0], from.v[1], from.v[2], (double*)from.id};
+#else
+    double* const rows[ROWS] = {from.v[0], from.v[1], from.v[2]};
 #endif
-#if IDS
-        copy_async(&to.id[j], &from.id[slot + j]);
-#endif
-    }
+    POS* s[DIM];
+#pragma unroll
+    for (int k = 0; k < DIM; ++k) s[k] = from.s[k];
+    fetch_rows<double, ROWS>(rows, slot, n, to.row, lane);
+    fetch_rows<POS, DIM>(s, slot, n, to.s, lane);
     close_group();
 }
 
@@ -69,12 +82,12 @@ __device__ inline void take(const Batch& from, int j, Particle& p) {
 #pragma unroll
     for (int k = 0; k < DIM; ++k) p.s[k] = from.s[k][j];
 #pragma unroll
-    for (int k = 0; k < 3; ++k) p.v[k] = from.v[k][j];
+    for (int k = 0; k < 3; ++k) p.v[k] = from.row[k][j];
 #if WEIGHTS
-    p.w = from.w[j];
+    p.w = from.row[3][j];
 #endif
 #if IDS
-    p.id = from.id[j];
+    p.id = bits(from.row[3 + WEIGHTS][j]);
 #endif
 }
 
@@ -82,6 +95,8 @@ __device__ inline void take(const Batch& from, int j, Particle& p) {
 struct Cell {
     int number, begin, end;
     Slot first;
+
+    __device__ int aligned() const { return begin / ALIGNED * ALIGNED; }
 };
 
 __device__ inline Cell cell_ahead(int number, int n_cells, const long long* first, const int* count, const int2* progress,
@@ -111,23 +126,26 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
     const int n_cells = grid.ncells();
     Shared& sh = all[threadIdx.x >> 5];
     const Store store = STORE;
-    const Outbox box = {records, capacity, heads, status, n_cells};
+    Outbox box = {records, capacity, heads, status, n_cells, 0, 0};
     const double h[3] = {hx, hy, hz};
     const unsigned below = (1u << lane) - 1u;
-    Word unbinned = 0;
+    Word unbinned = 0, leavers = 0;
     Sums total;
 
     double values[VALUES_PER_LANE];
     Cell cell = cell_ahead(warp, n_cells, first, count, progress, resume);
     Cell after = cell_ahead(warp + n_warps, n_cells, first, count, progress, resume);
-    if (KICK && cell.number < n_cells) load_fields(E, B, grid, cell.number, lane, values);
-    fetch(store, cell.first + cell.begin, cell.end - cell.begin, sh.batch[0], lane);
+    const Walk stride = Walk::at(grid, n_warps);
+    Walk walk = Walk::at(grid, warp);  // of the cell whose fields are wanted next
+    if (KICK && walk.cell < n_cells) load_fields(E, B, grid, walk, lane, values);
+    fetch(store, cell.first + cell.aligned(), cell.end - cell.aligned(), sh.batch[0], lane);
     int current = 0;
 
     while (cell.number < n_cells) {
         const Cell later = cell_ahead(after.number + n_warps, n_cells, first, count, progress, resume);
         if (KICK) to_polynomials(values, beta, (double*)sh.leavers.records, sh.fields, lane);
-        if (KICK && after.number < n_cells) load_fields(E, B, grid, after.number, lane, values);
+        walk.step(grid, stride);
+        if (KICK && walk.cell < n_cells) load_fields(E, B, grid, walk, lane, values);
         const unsigned out = cut ? __ballot_sync(ALL, lane < BINS && leads_out(grid, cell.number, lane, cut)) : 0u;
         int stay = resume ? count[cell.number] : 0, staged = 0, unbinned_from = -1;
         int tail = resume ? last_run(heads, cell.number) : -1;
@@ -145,12 +163,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
             staged = 0;
         };
 
-        int done = cell.begin;
+        int done = cell.aligned();
         do {
             const bool more = done + BATCH < cell.end;
-            fetch(store, more ? cell.first + done + BATCH : after.first + after.begin,
-                  more ? cell.end - done - BATCH : after.end - after.begin, sh.batch[current ^ 1], lane);
+            fetch(store, more ? cell.first + done + BATCH : after.first + after.aligned(),
+                  more ? cell.end - done - BATCH : after.end - after.aligned(), sh.batch[current ^ 1], lane);
             wait_groups<1>();
+            __syncwarp();
             Particle p[EACH];
             unsigned leave[EACH], remain[EACH];
             int bin[EACH], leaving = 0;
@@ -160,7 +179,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
 #pragma unroll
             for (int u = 0; u < EACH; ++u) {
                 bool far, lost;
-                const bool mine = done + 32 * u + lane < cell.end;
+                const int j = done + 32 * u + lane;
+                const bool mine = j < cell.end && (KICK || j >= cell.begin);
                 push(h, p[u]);
                 bin[u] = bin_of(p[u].s, far, lost);
                 if (out >> bin[u] & 1u) far = true, bin[u] = STAY;
@@ -187,6 +207,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
                 stay += __popc(remain[u]);
                 staged += __popc(leave[u]);
             }
+            leavers += leaving;
             __syncwarp();
             current ^= 1;
             done += BATCH;
@@ -200,5 +221,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
         cell = after, after = later;
     }
     if (lane == 0 && unbinned > 0) atomicAdd(&status[UNBINNED], unbinned);
+    if (lane == 0 && !resume) atomicAdd(&status[LEAVERS], leavers);
     if (KICK) total.write(sums, warp, lane);
 }

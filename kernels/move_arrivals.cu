@@ -10,41 +10,42 @@
 #include "async.cuh"
 #include "outbox.cuh"
 
-// One run of the bin a lane looks after, as its head has it: where the run and the bin in it begin, where the bin ends, and
-// the next run. Nothing is computed from what was read, nor decided on it, before it is needed: nobody waits for it.
+// What a lane knows of one run of the bin it looks after. Nothing is computed from what was read, nor decided on it, before it
+// is needed: nobody waits for it.
 struct Segment {
+    int run;
     unsigned base;
-    int next;
-    unsigned short begin, end;
+    unsigned short entry;
 
-    __device__ int n() const { return end - begin; }
-    __device__ unsigned first() const { return base + begin; }
+    __device__ int n() const { return entry >> 7 & 127; }
+    __device__ unsigned first() const { return base + (entry & 127); }
+    __device__ bool more() const { return entry & MORE_RUNS; }
 };
 
-__device__ inline Segment segment(const RunHead& head, int bin) {
-    return {head.base, head.next, head.start[bin], head.start[bin + 1]};
+__device__ inline Segment segment(const RunHead* heads, int run, int bin) {
+    return {run, heads[run].base, heads[run].bin[bin]};
 }
 
 // The run that follows, without records where there is none.
-__device__ inline Segment following(const RunHead* heads, const Segment& run, int bin) {
-    if (run.next < 0) return {0, -1, 0, 0};
-    return segment(heads[run.next], bin);
+__device__ inline Segment following(const RunHead* heads, const Segment& s, int bin) {
+    if (!s.more()) return {s.run, 0, 0};
+    return segment(heads, heads[s.run].next, bin);
 }
 
-// The cell of which the leavers in direction `bin` end in `cell`: one step back, through the periodic faces.
-__device__ inline int source_of(const Grid& grid, int cell, int bin) {
-    const int n[3] = {grid.nx, grid.ny, grid.nz};
+// The cell of which the leavers in direction `bin` end in the cell at `walk`: one step back, through the periodic faces.
+__device__ inline int source_of(const Grid& grid, const Walk& walk, int bin) {
+    const int n[3] = {grid.nx, grid.ny, grid.nz}, at[3] = {walk.x, walk.y, walk.z};
     int flat = 0;
 #pragma unroll
     for (int axis = 3 - DIM; axis < 3; ++axis) {
-        const int i = coordinate(grid, cell, axis) - step_of(bin, axis - (3 - DIM));
+        const int i = at[axis] - step_of(bin, axis - (3 - DIM));
         flat = flat * n[axis] + (i < 0 ? i + n[axis] : i >= n[axis] ? i - n[axis] : i);
     }
     return flat;
 }
 
 struct Record {
-    Packet packet[PACKETS];
+    __align__(16) Packet packet[PACKETS];
 };
 
 // Start to fetch record `number`; a lane reads what it has fetched itself.
@@ -96,10 +97,15 @@ extern "C" __global__ void __launch_bounds__(128)
 
     // Lanes without a bin, and warps that are through, look at what is there and take nothing.
     const int bin = lane < BINS ? lane : STAY;
-    auto look = [&](int cell) {
-        const int c = min(cell, n_cells - 1);
-        const Segment run = segment(heads[source_of(grid, c, bin)], bin);
-        return Home{cell, count[c], again ? need[c] : -1, (Slot)first[c], (Slot)first[c + 1], run};
+    const Walk stride = Walk::at(grid, n_warps);
+    Walk walk = Walk::at(grid, blockIdx.x * 4 + (threadIdx.x >> 5));
+    auto look = [&]() {
+        const bool there = walk.cell < n_cells;
+        const int c = there ? walk.cell : 0, source = there ? source_of(grid, walk, bin) : 0;
+        const Home h = {walk.cell,      count[c],           again ? need[c] : -1,
+                        (Slot)first[c], (Slot)first[c + 1], segment(heads, source, bin)};
+        walk.step(grid, stride);
+        return h;
     };
     // Start to fetch record j of the first runs of all bins, if it is there; also its bin and where it goes.
     auto take = [&](const Home& h, Mail& m, int j, Record& record) {
@@ -118,30 +124,30 @@ extern "C" __global__ void __launch_bounds__(128)
         Particle p;
         unpack((const Word*)record.packet, p);
 #pragma unroll
-        for (int k = 0; k < DIM; ++k) p.s[k] = (POS)(p.s[k] - (double)step_of(m.bin, k));
+        for (int k = 0; k < DIM; ++k) from_double(to_double(p.s[k]) - step_of(m.bin, k), p.s[k]);
         save(store, h.begin + h.mine + m.to, p);
     };
     auto sort_out = [&](Home& h, Record& record) {
         Mail m;
-        if (bin == STAY || h.needed == h.mine || h.cell >= n_cells) h.run = {0, -1, 0, 0};
+        if (bin == STAY || h.needed == h.mine || h.cell >= n_cells) h.run.entry = 0;
         int total = h.run.n();
-        for (Segment run = h.run; run.next >= 0;) {
+        for (Segment run = h.run; run.more();) {
             run = following(heads, run, bin);
             total += run.n();
         }
         m.before = sum_below(h.run.n(), lane);
-        m.put = __any_sync(ALL, h.run.next >= 0) ? sum_below(total, lane) : m.before;
+        m.put = __any_sync(ALL, h.run.more()) ? sum_below(total, lane) : m.before;
         m.whole = h.mine + __shfl_sync(ALL, m.put, 31);
         m.n_first = m.whole > h.end - h.begin ? 0 : __shfl_sync(ALL, m.before, 31);
         take(h, m, lane, record);
         return m;
     };
 
-    Home here = look(blockIdx.x * 4 + (threadIdx.x >> 5)), next = look(here.cell + n_warps);
+    Home here = look(), next = look();
     int current = 0;
     Mail mail = sort_out(here, all[0][threadIdx.x]);
     for (; here.cell < n_cells; current ^= 1) {
-        const Home after = look(next.cell + n_warps);
+        const Home after = look();
         const Mail next_mail = sort_out(next, all[current ^ 1][threadIdx.x]);
         Record& record = all[current][threadIdx.x];
         if (lane == 0) {
@@ -159,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(128)
                 wait_groups<0>();
                 settle(here, mail, j, record);
             }
-            if (!__any_sync(ALL, here.run.next >= 0)) break;
+            if (!__any_sync(ALL, here.run.more())) break;
             mail.put += here.run.n();
             here.run = following(heads, here.run, bin);
             mail.before = sum_below(here.run.n(), lane);
@@ -182,26 +188,22 @@ extern "C" __global__ void __launch_bounds__(128)
     if (cell >= grid.ncells()) return;
     const Store store = STORE;
     int n = 0;
-    for (Segment run = segment(heads[cell], STAY);; run = following(heads, run, STAY)) {
+    for (Segment run = segment(heads, cell, STAY);; run = following(heads, run, STAY)) {
         for (int j = lane; far_first && j < run.n(); j += 32) {
             Particle p;
             int step[DIM];
-            const Word* from = records + (Word)(run.first() + j) * WORDS;
-            Word record[WORDS];
-#pragma unroll
-            for (int k = 0; k < WORDS; ++k) record[k] = from[k];
-            unpack(record, p);
+            unpack(records + (Word)(run.first() + j) * WORDS, p);
 #pragma unroll
             for (int k = 0; k < DIM; ++k) {
                 step[k] = (int)floor((double)p.s[k] + 0.5);
-                p.s[k] = (POS)((double)p.s[k] - step[k]);
+                from_double(to_double(p.s[k]) - step[k], p.s[k]);
             }
             const Slot number = (Slot)far_first[cell] + n + j;
             save(store, number, p);
             to[number] = wandered(grid, box, cell, step);
         }
         n += run.n();
-        if (run.next < 0) break;
+        if (!run.more()) break;
     }
     if (!far_first && lane == 0) far_count[cell] = n;
 }

@@ -1,23 +1,26 @@
 // The outbox: records of the particles that leave their cell, and the heads through which their new cells find them.
 //
-// A cell's leavers lie in runs, each sorted by bin: record base + start[b] is the first of bin b, base + start[b + 1] the
-// one after its last. A cell's first run has the cell's own head; `next` leads on to extra heads behind those, -1 ends.
+// A cell's leavers lie in runs, each sorted by bin. Record base + (bin[b] & 127) is the first of bin b, bin[b] >> 7 & 127
+// their number. A cell's first run has the cell's own head; where bit 14 of bin[b] is set there is another run, with an extra
+// head behind those of the cells, and `next` leads to it.
 #pragma once
 
 #include "particles.cuh"
 
 #ifndef STAGE
-#define STAGE 96   // leavers a cell stages in shared memory before it writes a run
+#define STAGE 96  // leavers a cell stages in shared memory before it writes a run; at most 127
 #endif
+constexpr int POOL = 512;  // records a warp reserves at a time
+constexpr unsigned short MORE_RUNS = 1 << 14;
 
 struct RunHead {
     unsigned base;
     int next;
-    unsigned short start[28];
+    unsigned short bin[27], total;
 };
 
-// Where the status of a move is counted (one Word each).
-enum Status { RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, STATUS_WORDS };
+// Where the status of a move is counted (one Word each); RECORDS are reserved ones.
+enum Status { RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, LEAVERS, STATUS_WORDS };
 
 struct Leavers {
     __align__(16) Word records[STAGE * WORDS];
@@ -26,15 +29,17 @@ struct Leavers {
     int histogram[32];
 };
 
+// The outbox as one warp sees it; `next` to `end` is what it has reserved.
 struct Outbox {
     Word* records;
     long long capacity;
     RunHead* heads;
     Word* status;
     int n_cells;
+    Word next, end;
 };
 
-// Fill out.order with the staged leavers sorted by bin, stably. Lane b returns how many lie in bins below b.
+// Fill out.order with the staged leavers sorted by bin, stably. Lane b returns the entry of bin b for a head.
 __device__ inline int sort_by_bin(Leavers& out, int staged, int lane) {
     int place[STAGE / 32];
     out.histogram[lane] = 0;
@@ -67,30 +72,33 @@ __device__ inline int sort_by_bin(Leavers& out, int staged, int lane) {
         if (k < staged) out.order[start + place[r]] = k;
     }
     __syncwarp();
-    return below;
+    return below | mine << 7;
 }
 
 // A head that leads to no leavers.
 __device__ inline void empty_head(RunHead& head, int lane) {
-    if (lane < 28) head.start[lane] = 0;
-    if (lane == 0) head.next = -1;
+    if (lane < 27) head.bin[lane] = 0;
+    if (lane == 0) head.total = 0;
 }
 
 // The last run of a cell that has been through move_cells, -1 if it has none.
 __device__ inline int last_run(const RunHead* heads, int cell) {
-    int run = heads[cell].start[27] > 0 ? cell : -1;
-    while (run >= 0 && heads[run].next >= 0) run = heads[run].next;
+    int run = heads[cell].total > 0 ? cell : -1;
+    while (run >= 0 && (heads[run].bin[0] & MORE_RUNS)) run = heads[run].next;
     return run;
 }
 
 // Write the staged leavers to the outbox as one run of `cell`, linked behind run `tail` (-1: its first); false if full.
-__device__ inline bool flush(Leavers& out, int staged, const Outbox& box, int cell, int& tail, int lane) {
-    Word base = 0;
-    if (lane == 0) base = atomicAdd(&box.status[RECORDS], (Word)staged);
-    const int start = sort_by_bin(out, staged, lane);
-    base = __shfl_sync(ALL, base, 0);
-    if (base + staged > box.capacity) return false;
-    Packet* to = (Packet*)(box.records + base * WORDS);
+__device__ inline bool flush(Leavers& out, int staged, Outbox& box, int cell, int& tail, int lane) {
+    if (box.next + staged > box.end) {
+        Word base = 0;
+        if (lane == 0) base = atomicAdd(&box.status[RECORDS], (Word)POOL);
+        base = __shfl_sync(ALL, base, 0);
+        if (base + POOL > box.capacity) return false;
+        box.next = base, box.end = base + POOL;
+    }
+    const int entry = sort_by_bin(out, staged, lane);
+    Packet* to = (Packet*)(box.records + box.next * WORDS);
     const Packet* from = (const Packet*)out.records;
     for (int q = lane; q < staged * PACKETS; q += 32) {
         const int k = q / PACKETS;
@@ -101,14 +109,16 @@ __device__ inline bool flush(Leavers& out, int staged, const Outbox& box, int ce
         if (lane == 0) head = box.n_cells + (int)atomicAdd(&box.status[EXTRA_RUNS], (Word)1);
         head = __shfl_sync(ALL, head, 0);
         if (lane == 0) box.heads[tail].next = head;
+        if (lane < BINS) box.heads[tail].bin[lane] |= MORE_RUNS;
     }
-    const int far = __shfl_sync(ALL, start, STAY + 1) - __shfl_sync(ALL, start, STAY);
-    if (lane < 28) box.heads[head].start[lane] = (unsigned short)start;
+    const int far = __shfl_sync(ALL, entry, STAY) >> 7;
+    if (lane < 27) box.heads[head].bin[lane] = (unsigned short)entry;
     if (lane == 0) {
-        box.heads[head].base = (unsigned)base;
-        box.heads[head].next = -1;
+        box.heads[head].base = (unsigned)box.next;
+        box.heads[head].total = (unsigned short)staged;
         if (far > 0) atomicAdd(&box.status[FAR_RECORDS], (Word)far);
     }
+    box.next += staged;
     tail = head;
     __syncwarp();
     return true;

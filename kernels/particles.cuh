@@ -105,7 +105,9 @@ __device__ inline void save(const Store& to, Slot slot, const Particle& p) {
 #endif
 }
 
-__device__ inline void pack(const Particle& p, Word* record) {
+// A particle as a record of the outbox, and back; records lie on multiples of a Packet.
+__device__ inline void pack(const Particle& p, Word* to) {
+    Word record[WORDS];
 #pragma unroll
     for (int k = 0; k < S_WORDS; ++k) {
         if (sizeof(POS) == 8) {
@@ -123,9 +125,27 @@ __device__ inline void pack(const Particle& p, Word* record) {
 #if IDS
     record[S_WORDS + 3 + WEIGHTS] = p.id;
 #endif
+    if constexpr (WORDS % 2 == 0) {
+#pragma unroll
+        for (int k = 0; k < WORDS; k += 2) ((ulonglong2*)to)[k / 2] = ulonglong2{record[k], record[k + 1]};
+    } else {
+#pragma unroll
+        for (int k = 0; k < WORDS; ++k) to[k] = record[k];
+    }
 }
 
-__device__ inline void unpack(const Word* record, Particle& p) {
+__device__ inline void unpack(const Word* from, Particle& p) {
+    Word record[WORDS];
+    if constexpr (WORDS % 2 == 0) {
+#pragma unroll
+        for (int k = 0; k < WORDS; k += 2) {
+            const ulonglong2 pair = ((const ulonglong2*)from)[k / 2];
+            record[k] = pair.x, record[k + 1] = pair.y;
+        }
+    } else {
+#pragma unroll
+        for (int k = 0; k < WORDS; ++k) record[k] = from[k];
+    }
 #pragma unroll
     for (int k = 0; k < S_WORDS; ++k) {
         if (sizeof(POS) == 8) {
@@ -191,6 +211,24 @@ __device__ inline int wandered(const Grid& g, const Box& box, int cell, const in
     }
     return flat;
 }
+
+// A cell and its coordinates on a walk in equal strides through the cells of a block, in C order.
+struct Walk {
+    int cell, x, y, z;
+
+    __device__ static Walk at(const Grid& g, int cell) { return {cell, cell / (g.nz * g.ny), cell / g.nz % g.ny, cell % g.nz}; }
+    // `stride`: the cell at which a walk from cell 0 would be after one step.
+    __device__ void step(const Grid& g, const Walk& stride) {
+        cell += stride.cell;
+        z += stride.z;
+        const int carry_y = z >= g.nz;
+        if (carry_y) z -= g.nz;
+        y += stride.y + carry_y;
+        const int carry_x = y >= g.ny;
+        if (carry_x) y -= g.ny;
+        x += stride.x + carry_x;
+    }
+};
 
 // Does a step in direction `bin` from `cell` leave the block where it is cut? Bit k of `cut`: it is along axis k.
 __device__ inline bool leads_out(const Grid& g, int cell, int bin, int cut) {

@@ -15,10 +15,10 @@ struct Fields {
     GATHER B[3 * NODES];
 };
 
-// This lane's share of the padded nodal values E and B on the support of `cell`.
-__device__ inline void load_fields(const double* E, const double* B, const Grid& grid, int cell, int lane,
+// This lane's share of the padded nodal values E and B on the support of the cell at `walk`.
+__device__ inline void load_fields(const double* E, const double* B, const Grid& grid, const Walk& walk, int lane,
                                    double values[VALUES_PER_LANE]) {
-    const long long base = grid.first_node(cell), step = grid.nodes();
+    const long long base = grid.first_node(walk.x, walk.y, walk.z), step = grid.nodes();
 #pragma unroll
     for (int r = 0; r < VALUES_PER_LANE; ++r) {
         const int q = lane + 32 * r, component = q / NODES;
@@ -27,8 +27,11 @@ __device__ inline void load_fields(const double* E, const double* B, const Grid&
     }
 }
 
-// The warp's values as polynomials of βE and βB, the same bits as field_coefficients; scratch holds FIELD_VALUES.
+// The warp's values as polynomials of βE and βB, the same bits as field_coefficients. scratch holds FIELD_VALUES; it is not
+// used where B is double: E and B follow each other, and are transformed where they are.
 __device__ inline void to_polynomials(const double values[VALUES_PER_LANE], double beta, double* scratch, Fields& f, int lane) {
+    constexpr bool in_place = sizeof(GATHER) == sizeof(double);
+    if (in_place) scratch = f.E;
     __syncwarp();
 #pragma unroll
     for (int r = 0; r < VALUES_PER_LANE; ++r)
@@ -40,11 +43,13 @@ __device__ inline void to_polynomials(const double values[VALUES_PER_LANE], doub
             nodes_to_powers(scratch + line / stride * (stride * SUPPORT) + line % stride, stride);
         __syncwarp();
     }
-    for (int q = lane; q < 3 * NODES; q += 32) {
-        f.E[q] = scratch[q];
-        f.B[q] = (GATHER)scratch[3 * NODES + q];
+    if constexpr (!in_place) {
+        for (int q = lane; q < 3 * NODES; q += 32) {
+            f.E[q] = scratch[q];
+            f.B[q] = (GATHER)scratch[3 * NODES + q];
+        }
+        __syncwarp();
     }
-    __syncwarp();
 }
 
 // v' = 2 α (v + βE) - v with α of b = βB at the particle, for N particles of a lane at a time: each coefficient is read once.

@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(128)
     Sums total;
     if (KICK) {
         double values[VALUES_PER_LANE];
-        load_fields(E, B, grid, cell, lane, values);
+        load_fields(E, B, grid, Walk::at(grid, cell), lane, values);
         to_polynomials(values, beta, scratch[warp], all[warp], lane);
     }
     const Slot base = (Slot)first[cell];

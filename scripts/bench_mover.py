@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ecsim.backend.cuda import CudaBackend
+from ecsim.backend.cuda.move import LEAVERS
 from ecsim.backend.cuda.store import SLACK
 from ecsim.grid import Block, Grid
 
@@ -85,7 +86,7 @@ def time_moves(backend, cells, per_cell, order=1, repeats=7, **options) -> dict:
         with backend.span("move"):
             store.move(1.0, DT, E, B)
     spans, ps = backend.medians(), 1e9 / store.n
-    leaving = int(backend.to_host(backend.outbox.status)[0]) / store.n
+    leaving = int(backend.to_host(backend.outbox.status)[LEAVERS]) / store.n
     return {"cells": list(cells), "per_cell": per_cell, "order": order, **options, "leaving": leaving,
             "move_ps": ps * spans["move"], "cells_ps": ps * spans["move_cells"],
             "append_ps": ps * spans["append_arrivals"], "bytes": sum(store.nbytes.values()),

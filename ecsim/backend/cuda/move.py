@@ -1,7 +1,7 @@
 """Kick, push and sort in one pass over the cells, and what to do when a cell or the outbox runs full.
 
 Two kernels do the work (kernels/move.cu, kernels/move_arrivals.cu): every cell keeps those that stay, compacted, and
-puts those that leave into an outbox; then every cell collects what its neighbours sent it. The host looks at five
+puts those that leave into an outbox; then every cell collects what its neighbours sent it. The host looks at a few
 counters once a move. Nothing is ever lost: a full outbox leaves particles unbinned in their cells, a full cell leaves
 its arrivals in the outbox, and both are finished after the outbox or the store has grown. Particles that cross more
 than one cell stay in the outbox and go through the plain insertion, in the order of the cells they come from.
@@ -13,9 +13,10 @@ import numpy as np
 
 from ecsim.backend.cuda.fields import right_aligned
 
-RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS = range(5)  # enum Status of kernels/outbox.cuh
+RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, LEAVERS = range(6)  # enum Status of kernels/outbox.cuh
 STAGE = 96                                  # leavers a cell stages before it writes a run, kernels/outbox.cuh
-LEAST_IN_FULL_RUN = STAGE - 32              # a run is written early only where fewer than 32 places are left
+LEAST_IN_FULL_RUN = STAGE - 64              # a run is written early only where fewer than 64 places are left
+POOL = 512                                  # records a warp reserves at a time, kernels/outbox.cuh
 HEAD_BYTES = 64
 FRACTION, LEAST_RECORDS = 0.125, 1024       # share of its particles that a species may send before the outbox grows
 WARPS = 4                                   # of a block
@@ -30,7 +31,7 @@ def rows_of(arrays: dict) -> tuple:
 class Outbox:
     """Work space of the mover, shared by all species of a backend: records, run heads, counters, per-cell numbers.
 
-    ``status`` : the five counters above.  ``progress`` : (n_cells, 2) slots a full outbox has left unbinned.
+    ``status`` : the six counters above.  ``progress`` : (n_cells, 2) slots a full outbox has left unbinned.
     ``need`` : (n_cells,) particles a cell has with its arrivals.
     """
 
@@ -38,7 +39,7 @@ class Outbox:
         self.xp = xp
         self.words = xp.empty(0, np.uint64)
         self.heads = xp.empty((0, HEAD_BYTES), np.uint8)
-        self.status = xp.zeros(5, np.uint64)
+        self.status = xp.zeros(6, np.uint64)
         self._prepare(0)
 
     def _prepare(self, n_cells: int) -> None:
@@ -66,7 +67,7 @@ class Outbox:
         heads = self._heads_for(n_cells, self.capacity(words))
         if len(self.heads) < heads:
             self.heads = self.xp.empty((heads, HEAD_BYTES), np.uint8)
-        self.status[...] = 0
+        self.status.fill(0)
 
     def grow(self, n_cells: int, records: int, words: int) -> None:
         """Make room for ``records`` in all and keep what is there."""
@@ -90,13 +91,15 @@ def advance(store, beta: float, dt: float, E_nodes=None, B_nodes=None):
     in their cell and make the energy NaN.
     """
     backend, outbox = store.backend, store.backend.outbox
-    outbox.reserve(store.n_cells, max(int(FRACTION * store.n), LEAST_RECORDS), store.record_words)
+    blocks = _resident_blocks(store, E_nodes is not None)
+    spare = POOL * WARPS * blocks
+    outbox.reserve(store.n_cells, max(int(FRACTION * store.n), LEAST_RECORDS) + spare, store.record_words)
     sums = _move_cells(store, beta, dt, E_nodes, B_nodes)
     _append_arrivals(store)
     status = backend.to_host(outbox.status)
-    if status[UNBINNED]:
+    while status[UNBINNED]:
         records = int(status[RECORDS]) + int(status[UNBINNED])
-        outbox.grow(store.n_cells, records + records // 8, store.record_words)
+        outbox.grow(store.n_cells, records + records // 8 + spare, store.record_words)
         _move_cells(store, 0.0, 0.0, resume=1)
         _append_arrivals(store)
         status = backend.to_host(outbox.status)
@@ -108,18 +111,26 @@ def advance(store, beta: float, dt: float, E_nodes=None, B_nodes=None):
     return sums
 
 
+def _macros(store, kick: bool) -> dict:
+    return {"DIM": store.block.d, "ORDER": store.block.order, "KICK": int(kick), "GATHER": store.gather_type,
+            **store.macros}
+
+
+def _resident_blocks(store, kick: bool) -> int:
+    resident = store.backend.resident_blocks("move.cu", "move_cells", 32 * WARPS, **_macros(store, kick))
+    return min(_blocks(store), resident)
+
+
 def _move_cells(store, beta, dt, E_nodes=None, B_nodes=None, resume: int = 0):
-    backend, outbox = store.backend, store.backend.outbox
-    macros = {"DIM": store.block.d, "ORDER": store.block.order, "KICK": int(E_nodes is not None),
-              "GATHER": store.gather_type, **store.macros}
-    blocks = min(_blocks(store), backend.resident_blocks("move.cu", "move_cells", 32 * WARPS, **macros))
-    sums = backend.xp.empty((WARPS * blocks, 5)) if E_nodes is not None else None
+    backend, outbox, kick = store.backend, store.backend.outbox, E_nodes is not None
+    blocks = _resident_blocks(store, kick)
+    sums = backend.xp.empty((WARPS * blocks, 5)) if kick else None
     backend.launch(
         "move.cu", "move_cells", (blocks, 1), 32 * WARPS,
         (*store.rows, store.first, store.count, outbox.progress, outbox.words, outbox.capacity(store.record_words),
          outbox.heads, outbox.status, sums, *store.geometry, E_nodes, B_nodes, float(beta), *store.steps(dt),
          store.uniform_weight, store.cut, resume),
-        **macros)
+        **_macros(store, kick))
     return None if sums is None else backend.sum_rows(sums)
 
 

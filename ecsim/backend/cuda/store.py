@@ -14,7 +14,7 @@ NAMES = ("s", "v", "w", "id")
 
 
 def slots_for(count, xp):
-    """Slots (int64) that cells of ``count`` particles are given: room for the fluctuations of a few dozen cycles."""
+    """Slots (int64), in eights, of cells with ``count`` particles: room for a few dozen cycles' fluctuations."""
     count = count.astype(np.float64)
     slack = xp.maximum(SLACK * count, LEAST_SLACK * xp.sqrt(count) + 4.0)
     return 8 * xp.ceil((count + slack) / 8.0).astype(np.int64)
@@ -198,7 +198,7 @@ class CudaParticleStore:
         slots = slots_for(need, xp)
         total = int(slots.sum())
         if total < self.slots:
-            slots += (self.slots - total) // self.n_cells
+            slots += (self.slots - total) // self.n_cells // 8 * 8
         old_first, self.first = self.first, xp.zeros(self.n_cells + 1, np.int64)
         self.first[1:] = xp.cumsum(slots)
         grown = max(self.slots, -(-total // 32) * 32)
