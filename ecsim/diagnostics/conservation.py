@@ -1,6 +1,6 @@
 """What the scheme keeps, and what it only nearly keeps, as single numbers.
 
-Both take what `fields.operators` makes of E and B, owned values of one block as host arrays; ``reduce_sum`` and
+Both take what `fields.operators` makes of E and B, owned values of one block; ``reduce_sum`` and
 ``reduce_max`` combine the numbers of all blocks (one block: the identity).
 """
 
