@@ -50,15 +50,20 @@ class Halo:
     """Ghost exchange of one block of a periodic box.
 
     neighbours : for each dimension the ranks (low, high) beside the block, or None where it spans the box; by default
-    it does everywhere.  transport : how arrays get there.
+    it does everywhere.  transport : how arrays get there.  periodic : the backend's own ``fill(a)`` and ``add(a)`` of a
+    block that spans the box, where it has them.
     """
 
-    def __init__(self, block: Block, neighbours=None, transport=None) -> None:
-        self.block, self.transport = block, transport or Alone()
+    def __init__(self, block: Block, neighbours=None, transport=None, periodic=None) -> None:
+        self.block, self.transport, self.periodic = block, transport or Alone(), periodic
         self._dimensions = [_dimension(block, k, neighbours and neighbours[k]) for k in range(block.d)]
 
     def fill(self, *arrays) -> None:
         """Copy owned values into the ghosts of arrays (..., *padded), in place."""
+        if self.periodic:
+            for a in arrays:
+                self.periodic.fill(a)
+            return
         for peers, ghosts, owners, mirrored in self._dimensions:
             if peers:
                 for side, a, values in self._exchange(peers, arrays, owners):
@@ -69,6 +74,10 @@ class Halo:
 
     def add(self, *arrays) -> None:
         """Add what lies on ghosts of arrays (..., *padded) to its owners, in place; ghosts stay as they were."""
+        if self.periodic:
+            for a in arrays:
+                self.periodic.add(a)
+            return
         for peers, ghosts, owners, mirrored in reversed(self._dimensions):
             if peers:
                 for side, a, values in self._exchange(peers, arrays, ghosts):
