@@ -56,7 +56,7 @@ def test_commands_parse(command):
     words = shlex.split(command, comments=True)[1:]
     options = _parser().parse_args(words)
     deck = getattr(options, "deck", "DECK")
-    assert deck in shipped_decks() or deck in ("DECK", "mine.toml")
+    assert deck in shipped_decks() or deck in ("DECK", "mine.toml") or (deck is None and options.restart)
 
 
 def shown_outputs():
