@@ -52,7 +52,8 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
         print(opening(make_plan(deck, backend.name, here.size), simulation.plasma.backend.describe(), seconds,
                       simulation.plasma.domain.describe()), flush=True)
         print(_origin(simulation), end="", flush=True)
-    advance(simulation, deck, quiet, f"what was written is kept in {directory}", max_minutes)
+    left = None if max_minutes is None else max_minutes - (time.perf_counter() - started) / 60
+    advance(simulation, deck, quiet, f"what was written is kept in {directory}", left)
     if simulation.plasma.step < deck.time.n_steps:
         raise CommandError(f"stopped after step {simulation.plasma.step} of {deck.time.n_steps}, as asked; go on with "
                            f"`ecsim run --restart {directory}`", STOPPED)

@@ -125,10 +125,9 @@ class Simulation:
                 self.save()
 
     def save(self) -> Path | None:
-        """Write a checkpoint of this step; returns where, None if it has one. Raises OSError, and ValueError if
-        nothing is
+        """Write a checkpoint of this step (collective); returns where, None if this step has one already.
 
-        written by this run.
+        Raises OSError, and ValueError if the run has no directory.
         """
         if self.checkpointer is None:
             raise ValueError("a checkpoint needs a run directory: give output")
