@@ -40,7 +40,7 @@ def place(grid: Grid, *, device: str, threads: int, ranks=None, transport: str =
     taken = here.comm.allgather(backend.name) if here.comm else [backend.name]
     if len(set(taken)) > 1:
         raise BackendError(f"device = '{device}' is {' and '.join(sorted(set(taken)))} on different ranks; name one")
-    return Domain(topology, here, connect(here, backend, transport), backend.periodic_ghosts), backend
+    return Domain(topology, here, connect(here, backend, transport), backend), backend
 
 
 @dataclass

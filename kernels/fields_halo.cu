@@ -1,10 +1,12 @@
-// Ghost layers of a block that is its own neighbour on every side: both verbs of the halo in one launch each.
+// Ghost layers: both verbs of the halo in one launch each for a block that is its own neighbour on every side, and the
+// packing of faces that travel to other blocks.
 //
 // variants: DIM=1,2,3 ORDER=1,2
 //
-// One thread owns one node near the faces, blockIdx.y the component. Ghost indices are taken modulo the number of cells,
+// Periodic: one thread owns one node near the faces of one component. Ghost indices are taken modulo the number of cells,
 // so blocks thinner than their ghost layers are right too. Nodes near the faces are counted shell by shell: those that
-// lie in `layers` outermost layers along x, then of the others those along y, then along z.
+// lie in `layers` outermost layers along x, then of the others those along y, then along z; `shell` is their number.
+// Faces: one thread owns one node of a face of one component; the faces of all components lie one after another.
 #include "cell.cuh"
 
 // A box of nodes with n along each axis, of which `layers` (both sides together) belong to the shell.
@@ -17,8 +19,8 @@ struct Shell {
             if (k != axis) count *= k < axis ? n[k] - layers[k] : n[k];
         return count;
     }
-    // Indices of node number t of the shell; false beyond the last.
-    INLINE bool node(long long t, int i[3]) const {
+    // Indices of node number t of the shell.
+    INLINE void node(long long t, int i[3]) const {
         i[0] = i[1] = i[2] = 0;
 #pragma unroll
         for (int axis = 3 - DIM; axis < 3; ++axis) {
@@ -35,9 +37,8 @@ struct Shell {
                 if (k == axis && i[k] >= low) i[k] += inner;  // the far side
                 if (k < axis) i[k] += low;                    // neither side
             }
-            return true;
+            return;
         }
-        return false;
     }
 };
 
@@ -49,35 +50,41 @@ INLINE long long index_of(const Grid& grid, const int i[3]) {
 }
 
 // Ghosts of `a` (components, *padded) = their owners.
-extern "C" __global__ void __launch_bounds__(256) fill_periodic(double* a, int nx, int ny, int nz) {
+extern "C" __global__ void __launch_bounds__(256) 
+    fill_periodic(double* a, long long components, long long shell, int nx, int ny, int nz) {
+    const long long item = blockIdx.x * 256LL + threadIdx.x;
+    if (item >= components * shell) return;
     const Grid grid = {nx, ny, nz};
     const int n[3] = {nx, ny, nz};
     Shell ghosts = {{nx, ny, nz}, {0, 0, 0}};
 #pragma unroll
     for (int k = 3 - DIM; k < 3; ++k) ghosts.n[k] += 2 * GHOSTS, ghosts.layers[k] = 2 * GHOSTS;
     int i[3], owner[3] = {0, 0, 0};
-    if (!ghosts.node(blockIdx.x * 256LL + threadIdx.x, i)) return;
+    ghosts.node(item % shell, i);
 #pragma unroll
     for (int k = 3 - DIM; k < 3; ++k) i[k] -= GHOSTS, owner[k] = inside(i[k], n[k]);
-    double* component = a + blockIdx.y * grid.nodes();
+    double* component = a + item / shell * grid.nodes();
     component[index_of(grid, i)] = component[index_of(grid, owner)];
 }
 
 // Owners of `a` (components, *padded) += their ghosts, in the C order of the ghosts; the ghosts stay as they are.
-extern "C" __global__ void __launch_bounds__(256) add_periodic(double* a, int nx, int ny, int nz) {
+extern "C" __global__ void __launch_bounds__(256) 
+    add_periodic(double* a, long long components, long long shell, int nx, int ny, int nz) {
+    const long long item = blockIdx.x * 256LL + threadIdx.x;
+    if (item >= components * shell) return;
     const Grid grid = {nx, ny, nz};
     const int n[3] = {nx, ny, nz};
     Shell owners = {{nx, ny, nz}, {0, 0, 0}};
 #pragma unroll
     for (int k = 3 - DIM; k < 3; ++k) owners.layers[k] = min(n[k], 2 * GHOSTS);
     int i[3], low[3] = {0, 0, 0}, high[3] = {0, 0, 0};  // the node, and its outermost images along each dimension
-    if (!owners.node(blockIdx.x * 256LL + threadIdx.x, i)) return;
+    owners.node(item % shell, i);
 #pragma unroll
     for (int k = 3 - DIM; k < 3; ++k) {
         low[k] = i[k] - (i[k] + GHOSTS) / n[k] * n[k];
         high[k] = i[k] + (n[k] - 1 + GHOSTS - i[k]) / n[k] * n[k];
     }
-    double* component = a + blockIdx.y * grid.nodes();
+    double* component = a + item / shell * grid.nodes();
     const long long owner = index_of(grid, i);
     double sum = component[owner];
     int at[3];
@@ -86,4 +93,46 @@ extern "C" __global__ void __launch_bounds__(256) add_periodic(double* a, int nx
             for (at[2] = low[2]; at[2] <= high[2]; at[2] += n[2])
                 if (index_of(grid, at) != owner) sum += component[index_of(grid, at)];
     component[owner] = sum;
+}
+
+// The GHOSTS layers from `first` on along an axis: nodes before it, times layers, times `inner` nodes after it.
+struct Face {
+    long long extent, inner, size;  // nodes of the array along the axis, nodes after it, nodes of a face
+
+    INLINE long long node(long long t, int first) const {
+        const long long layers = GHOSTS * inner;
+        return (t / layers * extent + first) * inner + t % layers;
+    }
+};
+
+// low, high (components, size) = the faces of `a` (components, nodes) whose layers begin at first_low and first_high.
+extern "C" __global__ void __launch_bounds__(256)
+    pack_faces(const double* a, double* low, double* high, long long components, long long nodes, long long extent,
+               long long inner, long long size, int first_low, int first_high) {
+    const long long item = blockIdx.x * 256LL + threadIdx.x, c = item / size, t = item % size;
+    if (item >= components * size) return;
+    const Face face = {extent, inner, size};
+    low[item] = a[c * nodes + face.node(t, first_low)];
+    high[item] = a[c * nodes + face.node(t, first_high)];
+}
+
+// The inverse: the faces of `a` = low, high.
+extern "C" __global__ void __launch_bounds__(256)
+    unpack_faces(double* a, const double* low, const double* high, long long components, long long nodes, long long extent,
+                 long long inner, long long size, int first_low, int first_high) {
+    const long long item = blockIdx.x * 256LL + threadIdx.x, c = item / size, t = item % size;
+    if (item >= components * size) return;
+    const Face face = {extent, inner, size};
+    a[c * nodes + face.node(t, first_low)] = low[item];
+    a[c * nodes + face.node(t, first_high)] = high[item];
+}
+
+// The layers of `a` that begin at `first` += face. One face a launch: in a thin block a layer belongs to both.
+extern "C" __global__ void __launch_bounds__(256)
+    add_face(double* a, const double* values, long long components, long long nodes, long long extent, long long inner,
+             long long size, int first) {
+    const long long item = blockIdx.x * 256LL + threadIdx.x;
+    if (item >= components * size) return;
+    const Face face = {extent, inner, size};
+    a[item / size * nodes + face.node(item % size, first)] += values[item];
 }

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not MPIEXEC.exists(), reason=f"there is no {MPIE
 
 def environment(**extra):
     kept = {name: value for name, value in os.environ.items() if not LAUNCHER.match(name)}
-    paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
+    paths = [str(ROOT), str(ROOT / "tests"), *filter(None, [kept.get("PYTHONPATH")])]
     return {**kept, "PYTHONPATH": os.pathsep.join(paths), **extra}
 
 

@@ -18,16 +18,14 @@ class Domain:
     """Block, ghost exchange and migration of one rank; with one rank, the whole box.
 
     ``topology``, ``world``, ``transport`` : see there.  ``block`` : what this rank owns.  ``halo`` : its ghosts.
-    ``migration`` : of particles, None where no dimension is cut.  periodic : see `Halo`, made from the block.
+    ``migration`` : of particles, None where no dimension is cut.  backend : see `Halo`.
     """
 
-    def __init__(self, topology: Topology, world: World | None = None, transport=None, periodic=None) -> None:
+    def __init__(self, topology: Topology, world: World | None = None, transport=None, backend=None) -> None:
         self.topology, self.world = topology, world or World()
         self.transport = transport or Alone()
         self.block = topology.block(self.world.rank)
-        whole = periodic and not topology.split
-        self.halo = Halo(self.block, topology.neighbours(self.world.rank), self.transport,
-                         periodic(self.block) if whole else None)
+        self.halo = Halo(self.block, topology.neighbours(self.world.rank), self.transport, backend)
         self.migration = Migration(topology, self.transport) if topology.split else None
 
     @classmethod

@@ -9,9 +9,8 @@ neighbour travels in one message, whatever the number of arrays and components.
 from __future__ import annotations
 
 from itertools import product
-from typing import NamedTuple
 
-from ecsim.grid import Block
+from ecsim.grid import Block, Grid
 from ecsim.parallel.transport import Alone
 
 LOW, HIGH = 0, 1
@@ -22,83 +21,108 @@ def _along(axis_from_end: int, index) -> tuple:
     return (..., index, *(slice(None),) * (axis_from_end - 1))
 
 
-class Dimension(NamedTuple):
-    """The layers along one dimension, as indices: those on the low side, then those on the high side.
+class Faces:
+    """Faces of NumPy-like arrays (..., *padded) to and from contiguous buffers, by slices."""
 
-    peers : ranks there, None if this rank owns the dimension whole.  ghosts, owners : the outermost ghost and owned
-    layers.  mirrored : the owned layers that ``ghosts`` repeat where the dimension is whole.
-    """
+    def __init__(self, block: Block, xp) -> None:
+        self.block, self.xp = block, xp
 
-    peers: tuple[int, int] | None
-    ghosts: list[tuple]
-    owners: list[tuple]
-    mirrored: list[tuple]
+    def pack(self, arrays, k: int, first: tuple[int, int]) -> tuple:
+        """The layers of all arrays that begin at ``first`` (low, high) along dimension k, in two buffers."""
+        packed = ([a[self._layers(k, begin)].reshape(-1) for a in arrays] for begin in first)
+        return tuple(self.xp.concatenate(some) if len(some) > 1 else some[0] for some in packed)
+
+    def unpack(self, arrays, k: int, first: tuple[int, int], buffers: tuple, add: bool) -> None:
+        """The inverse: set these layers or, from the high side on, add to them."""
+        for begin, values in ((first[HIGH], buffers[HIGH]), (first[LOW], buffers[LOW])):
+            place = 0
+            for a in arrays:
+                layer = a[self._layers(k, begin)]
+                came = values[place : place + layer.size].reshape(layer.shape)
+                layer[...] = layer + came if add else came
+                place += layer.size
+
+    def _layers(self, k: int, begin: int) -> tuple:
+        return _along(self.block.d - k, slice(begin, begin + self.block.ghosts))
 
 
-def _dimension(block: Block, k: int, peers: tuple[int, int] | None) -> Dimension:
-    g, n = block.ghosts, block.cells[k]
-    ghosts, owners = [slice(0, g), slice(n + g, n + 2 * g)], [slice(g, 2 * g), slice(n, n + g)]
-    mirrored = owners[::-1]
-    if peers is None and n < g:
-        thin = [*range(g), *range(n + g, n + 2 * g)]
-        ghosts = [slice(j, j + 1) for j in thin]
-        mirrored = [slice(g + (j - g) % n, g + (j - g) % n + 1) for j in thin]
-    return Dimension(peers, *([_along(block.d - k, i) for i in some] for some in (ghosts, owners, mirrored)))
+def mirror(n: int, g: int) -> list[tuple[slice, slice]]:
+    """Ghost layers of a dimension of n cells that is its own neighbour, and the owned ones that they repeat."""
+    if n >= g:
+        return [(slice(0, g), slice(n, n + g)), (slice(n + g, n + 2 * g), slice(g, 2 * g))]
+    ghosts = [*range(g), *range(n + g, n + 2 * g)]
+    return [(slice(j, j + 1), slice(g + (j - g) % n, g + (j - g) % n + 1)) for j in ghosts]
+
+
+def _whole(block: Block, dimensions: slice) -> Block | None:
+    """The block of these dimensions alone, if there are any."""
+    cells, size = block.cells[dimensions], block.grid.size[dimensions]
+    return Block(Grid(cells, size, block.order)) if cells else None
+
+
+def _kernels(backend, verb: str, block: Block):
+    """What the backend has for a job that slices do as well; None where it has nothing."""
+    make = getattr(backend, verb, None)
+    return make(block) if make else None
 
 
 class Halo:
     """Ghost exchange of one block of a periodic box.
 
     neighbours : for each dimension the ranks (low, high) beside the block, or None where it spans the box; by default
-    it does everywhere.  transport : how arrays get there.  periodic : the backend's own ``fill(a)`` and ``add(a)`` of a
-    block that spans the box, where it has them.
+    it does everywhere.  transport : how arrays get there.  backend : whose kernels are used where it has some for this,
+    ``periodic_ghosts(block)`` for the last dimensions that are whole, and ``faces(block)`` for those that are cut.
     """
 
-    def __init__(self, block: Block, neighbours=None, transport=None, periodic=None) -> None:
-        self.block, self.transport, self.periodic = block, transport or Alone(), periodic
-        self._dimensions = [_dimension(block, k, neighbours and neighbours[k]) for k in range(block.d)]
+    def __init__(self, block: Block, neighbours=None, transport=None, backend=None) -> None:
+        self.block, self.transport = block, transport or Alone()
+        self.neighbours = list(neighbours or [None] * block.d)
+        cut = [k for k, peers in enumerate(self.neighbours) if peers]
+        rest = slice(max(cut, default=-1) + 1, block.d)
+        self._last = block.padded[rest]
+        self._periodic = self._last and _kernels(backend, "periodic_ghosts", _whole(block, rest))
+        self._faces = _kernels(backend, "faces", block) or Faces(block, self.transport.xp)
+        self._by_slices = range(rest.start if self._periodic else block.d)
 
     def fill(self, *arrays) -> None:
-        """Copy owned values into the ghosts of arrays (..., *padded), in place."""
-        if self.periodic:
-            for a in arrays:
-                self.periodic.fill(a)
-            return
-        for peers, ghosts, owners, mirrored in self._dimensions:
-            if peers:
-                for side, a, values in self._exchange(peers, arrays, owners):
-                    a[ghosts[side]] = values
+        """Copy owned values into the ghosts of C-ordered arrays (..., *padded), in place."""
+        g = self.block.ghosts
+        for k in self._by_slices:
+            n = self.block.cells[k]
+            if self.neighbours[k]:
+                self._exchange(arrays, k, (g, n), (0, n + g), add=False)
             else:
-                for a, (ghost, owner) in product(arrays, zip(ghosts, mirrored, strict=True)):
+                for a, (ghost, owner) in self._mirrored(arrays, k):
                     a[ghost] = a[owner]
+        if self._periodic:
+            for a in arrays:
+                self._periodic.fill(a.reshape(-1, *self._last))
 
     def add(self, *arrays) -> None:
-        """Add what lies on ghosts of arrays (..., *padded) to its owners, in place; ghosts stay as they were."""
-        if self.periodic:
+        """Add what lies on ghosts of C-ordered arrays (..., *padded) to its owners; ghosts then mean nothing."""
+        g = self.block.ghosts
+        if self._periodic:
             for a in arrays:
-                self.periodic.add(a)
-            return
-        for peers, ghosts, owners, mirrored in reversed(self._dimensions):
-            if peers:
-                for side, a, values in self._exchange(peers, arrays, ghosts):
-                    a[owners[side]] += values
+                self._periodic.add(a.reshape(-1, *self._last))
+        for k in reversed(self._by_slices):
+            n = self.block.cells[k]
+            if self.neighbours[k]:
+                self._exchange(arrays, k, (0, n + g), (g, n), add=True)
             else:
-                for a, (ghost, owner) in product(arrays, zip(ghosts, mirrored, strict=True)):
+                for a, (ghost, owner) in self._mirrored(arrays, k):
                     a[owner] += a[ghost]
 
-    def _exchange(self, peers, arrays, layers):
-        """Send the layers (low, high) of all arrays; yields (side, array, values) of what came, high side first."""
-        xp = self.transport.xp
-        sent = [xp.concatenate([a[layer].reshape(-1) for a in arrays]) for layer in layers]
-        came = [xp.empty_like(packed) for packed in sent]
-        self.transport.exchange(peers, *sent, *came)
-        for side in (HIGH, LOW):
-            begin = 0
-            for a in arrays:
-                shape = a[layers[side]].shape
-                end = begin + a[layers[side]].size
-                yield side, a, came[side][begin:end].reshape(shape)
-                begin = end
+    def _mirrored(self, arrays, k: int):
+        """Each array with the indices (ghost, owner) of each layer along a dimension that is whole."""
+        pairs = mirror(self.block.cells[k], self.block.ghosts)
+        return product(arrays, [tuple(_along(self.block.d - k, i) for i in pair) for pair in pairs])
+
+    def _exchange(self, arrays, k: int, outgoing: tuple[int, int], incoming: tuple[int, int], add: bool) -> None:
+        """Layers that begin at ``outgoing`` (low, high) go to the neighbours; theirs come to those at ``incoming``."""
+        sent = self._faces.pack(arrays, k, outgoing)
+        came = tuple(self.transport.xp.empty_like(buffer) for buffer in sent)
+        self.transport.exchange(self.neighbours[k], *sent, *came)
+        self._faces.unpack(arrays, k, incoming, came, add)
 
     def sum(self, a):
         """Sum of an array over all ranks, the same bits on each."""

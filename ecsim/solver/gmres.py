@@ -149,12 +149,15 @@ class Gmres:
     def _orthogonalise(self, w, k: int) -> np.ndarray:
         """Make ``w`` orthogonal to the first k basis vectors and store it as number k; returns (k + 1,) coefficients.
 
-        All sums stay on the device; one small copy to the host a step, which the convergence test needs.
+        Two reductions: what the second pass takes off is so small that Pythagoras gives the norm after it. All sums
+        stay on the device; one small copy to the host a step, which the convergence test needs.
         """
         xp, v, krylov = self.xp, self._basis[:k], self.krylov
         first = self.reduce(krylov.dots(v, w))
-        second = self.reduce(krylov.project_out(v, first, w))[:k]
-        norm = xp.sqrt(self.reduce(krylov.project_out(v, second, w))[k:])
+        ends = self.reduce(krylov.project_out(v, first, w))
+        second = ends[:k]
+        krylov.project_out(v, second, w)
+        norm = xp.sqrt(xp.maximum(ends[k:] - (second * second).sum(), 0.0))
         xp.divide(w, xp.maximum(norm, np.finfo(np.float64).tiny), out=self._basis[k])
         column = xp.concatenate([first + second, norm])
         return column.get() if hasattr(column, "get") else column

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from itertools import product
 
 import numpy as np
+from cuda_devices import HostCudaBackend
 from fake_cupy import FakeCupy
 
 from ecsim.grid import Grid
@@ -31,8 +33,8 @@ def whole_of(topology, seed):
     return total
 
 
-def check_halo(topology, transport):
-    domain = Domain(topology, world(), transport)
+def check_halo(topology, transport, backend=None):
+    domain = Domain(topology, world(), transport, backend)
     block, xp = domain.block, transport.xp
     first, second = xp.asarray(deposits(block, 1)), xp.asarray(deposits(block, 2)[:1])
     untouched = np.array(first)
@@ -72,6 +74,15 @@ def check_sums(transport):
     assert transport.max(float(rank)) == size - 1
 
 
+def check_kernels(transport, size):
+    """The CUDA kernels for ghosts and faces, compiled for the host."""
+    for cells, order in (((17,), 1), ((9, 8), 2), ((9, 8, 10), 1)):
+        grid = Grid(cells, (1.0,) * len(cells), order)
+        for shape in arrangements(size, grid.d):
+            if fits(grid, shape):
+                check_halo(Topology(grid, shape), transport, HostCudaBackend())
+
+
 def main():
     comm, size = world().comm, world().size
     fake = FakeCupy(comm)
@@ -83,6 +94,8 @@ def main():
             for shape in arrangements(size, grid.d):
                 if fits(grid, shape):
                     check_halo(Topology(grid, shape), transport)
+    if size <= 3 and shutil.which("g++"):
+        check_kernels(HostTransport(comm), size)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,16 @@ import numpy as np
 from ecsim.backend import BackendError
 from ecsim.backend.cuda import assembly
 from ecsim.backend.cuda.compile import kernel, launch_sizes
-from ecsim.backend.cuda.fields import FIELD_EQUATION, SCALAR, TENSOR, Krylov, PeriodicGhosts, curl_curl_blocks, multiply
+from ecsim.backend.cuda.fields import (
+    FIELD_EQUATION,
+    SCALAR,
+    TENSOR,
+    Faces,
+    Krylov,
+    PeriodicGhosts,
+    curl_curl_blocks,
+    multiply,
+)
 from ecsim.backend.cuda.move import Outbox
 from ecsim.backend.cuda.store import CudaParticleStore
 from ecsim.timing import Timer
@@ -171,6 +180,10 @@ class CudaBackend:
     def periodic_ghosts(self, block) -> PeriodicGhosts:
         """``fill`` and ``add`` of a block that is its own neighbour on all sides, one launch each."""
         return PeriodicGhosts(self, block)
+
+    def faces(self, block) -> Faces:
+        """``pack`` and ``unpack`` of what travels to neighbouring blocks, one launch each."""
+        return Faces(self, block)
 
     # -- host and device ---------------------------------------------------------------------------------------
 

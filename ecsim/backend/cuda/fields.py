@@ -103,5 +103,48 @@ class PeriodicGhosts:
         nodes, cells = int(np.prod(self.block.padded)), np.array(self.block.cells)
         inner = np.maximum(cells - 2 * self.block.ghosts, 0)
         shell = nodes - cells.prod() if name == "fill_periodic" else cells.prod() - inner.prod()
-        self.backend.launch("fields_halo.cu", name, (int(-(-shell // 256)), a.size // nodes), 256,
-                            (a, *right_aligned(self.block.cells)), DIM=self.block.d, ORDER=self.block.order)
+        components = a.size // nodes
+        self.backend.launch("fields_halo.cu", name, (int(-(-components * shell // 256)), 1), 256,
+                            (a, components, int(shell), *right_aligned(self.block.cells)),
+                            DIM=self.block.d, ORDER=self.block.order)
+
+
+class Faces:
+    """The twin of `ecsim.parallel.halo.Faces`: faces of arrays (..., *padded) to and from contiguous buffers."""
+
+    def __init__(self, backend, block) -> None:
+        self.backend, self.block = backend, block
+
+    def pack(self, arrays, k: int, first: tuple[int, int]) -> tuple:
+        """The layers of all arrays that begin at ``first`` (low, high) along dimension k, in two buffers."""
+        sizes = [self._shape(a, k) for a in arrays]
+        low, high = (self.backend.xp.empty(sum(c * size for c, *_, size in sizes)) for _ in range(2))
+        begin = 0
+        for a, (c, *rest, size) in zip(arrays, sizes, strict=True):
+            end = begin + c * size
+            self._run("pack_faces", c * size, a, low[begin:end], high[begin:end], c, *rest, size, *first)
+            begin = end
+        return low, high
+
+    def unpack(self, arrays, k: int, first: tuple[int, int], buffers: tuple, add: bool) -> None:
+        """The inverse: set these layers or, from the high side on, add to them."""
+        begin, (low, high) = 0, buffers
+        for a in arrays:
+            c, *rest, size = self._shape(a, k)
+            end = begin + c * size
+            if add:
+                self._run("add_face", c * size, a, high[begin:end], c, *rest, size, first[1])
+                self._run("add_face", c * size, a, low[begin:end], c, *rest, size, first[0])
+            else:
+                self._run("unpack_faces", c * size, a, low[begin:end], high[begin:end], c, *rest, size, *first)
+            begin = end
+
+    def _shape(self, a, k: int) -> tuple[int, int, int, int, int]:
+        """Components, their nodes, nodes along dimension k and after it, and nodes of a face."""
+        padded = self.block.padded
+        nodes = int(np.prod(padded))
+        return (a.size // nodes, nodes, padded[k], int(np.prod(padded[k + 1:])), nodes // padded[k] * self.block.ghosts)
+
+    def _run(self, name: str, items: int, *arguments) -> None:
+        self.backend.launch("fields_halo.cu", name, (-(-items // 256), 1), 256, arguments, DIM=self.block.d,
+                            ORDER=self.block.order)
