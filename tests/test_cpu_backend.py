@@ -12,8 +12,9 @@ import pytest
 from cpu_cases import assert_near, case_name, draw, fill, half_offsets, make_block
 
 from ecsim.backend import BackendError, select
-from ecsim.backend.cpu import CpuBackend
+from ecsim.backend.cpu import CpuBackend, matvec, threads
 from ecsim.backend.cpu.threads import Threads, cut
+from ecsim.fields.operators import FieldOperators
 
 MATRICES = [((7,), 1), ((300,), 2), ((5, 3), 1), ((4, 30), 2), ((3, 270), 1), ((3, 4, 9), 1), ((2, 3, 5), 2),
             ((1, 1, 1), 1)]
@@ -50,9 +51,21 @@ def test_matvec(case, components):
     np.testing.assert_array_equal(threaded, out)
 
 
-def run_with(threads: int, case) -> list[np.ndarray]:
+@pytest.mark.parametrize("case", MATRICES, ids=case_name)
+def test_field_operator(case):
+    """I + (θΔt)² ∇×∇× + θΔt M, against the three one after the other."""
+    backend, block, rng = CpuBackend(2), make_block(*case), np.random.default_rng(3)
+    stencil = rng.normal(size=(len(half_offsets(block)), 9, *block.padded))
+    x, theta_dt = rng.normal(size=(3, *block.padded)), 0.8
+    product, out = np.empty((3, *block.cells)), np.full((3, *block.cells), np.nan)
+    backend.matvec(stencil, x, product)
+    backend.field_operator(stencil, x, out, block.spacing, theta_dt)
+    assert_near(out, x[block.interior] + theta_dt**2 * FieldOperators(block).curl_curl(x) + theta_dt * product)
+
+
+def run_with(count: int, case) -> list[np.ndarray]:
     """Everything a store and its assembly give after some moves."""
-    backend, block, rng = CpuBackend(threads), make_block(*case), np.random.default_rng(2)
+    backend, block, rng = CpuBackend(count), make_block(*case), np.random.default_rng(2)
     store = fill(backend, block, draw(block, 3000, rng))
     E, B = rng.normal(size=(3, *block.padded)), rng.normal(size=(3, *block.padded))
     results = [store.move(0.3, 0.2, E, B) for _ in range(3)]
@@ -70,8 +83,10 @@ def run_with(threads: int, case) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("case", [((90,), 1), ((70,), 2), ((70, 1), 1), ((12, 9), 2), ((9, 4, 11), 1), ((10, 3, 5), 2)],
                          ids=case_name)
-def test_the_number_of_threads_changes_no_bit(case):
-    results = [run_with(threads, case) for threads in (1, 2, 5)]
+def test_the_number_of_threads_changes_no_bit(case, monkeypatch):
+    monkeypatch.setattr(threads, "FEWEST_CELLS", 16)
+    monkeypatch.setattr(matvec, "FEWEST_NODES", 1)
+    results = [run_with(count, case) for count in (1, 2, 5)]
     assert len(cut(case[0][0], int(np.prod(case[0][1:])), case[1])) > 2
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
@@ -86,7 +101,7 @@ def test_slabs(planes, cells, order):
         assert end == first
     if len(slabs) > 1:
         thickness = {b - a for a, b in slabs[:-1]}
-        assert len(thickness) == 1 and min(thickness) > order and min(thickness) * cells >= 16
+        assert len(thickness) == 1 and min(thickness) > order and min(thickness) * cells >= 256
 
 
 def test_a_failing_call_is_raised_whoever_ran_it():
@@ -94,9 +109,9 @@ def test_a_failing_call_is_raised_whoever_ran_it():
         if k == 7:
             raise RuntimeError("seven")
 
-    for threads in (1, 3):
+    for count in (1, 3):
         with pytest.raises(RuntimeError, match="seven"):
-            Threads(threads).run(fail, [(k,) for k in range(20)])
+            Threads(count).run(fail, [(k,) for k in range(20)])
     with pytest.raises(ValueError, match="threads = 0"):
         Threads(0)
 

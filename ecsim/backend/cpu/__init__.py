@@ -16,7 +16,6 @@ from ecsim.backend.cpu.mass_direct import assemble_direct
 from ecsim.backend.cpu.mass_pair import assemble_pair
 from ecsim.backend.cpu.store import NO_VISIT, ParticleStore, Scratch
 from ecsim.backend.cpu.threads import Threads, cut
-from ecsim.fields.operators import curl
 from ecsim.timing import Timer
 
 __all__ = ["CpuBackend", "ParticleStore", "compiling_first_time", "on_compile"]
@@ -31,11 +30,6 @@ def _choose(methods: dict, method: str):
     return methods[method]
 
 
-def _inner(a: np.ndarray, layers: int) -> np.ndarray:
-    """``a`` (3, *padded) without its outermost ``layers`` on every side."""
-    return a[(slice(None), *(slice(layers, n - layers) for n in a.shape[1:]))]
-
-
 class CpuBackend:
     """Particle kernels and the stencil product on CPU threads; arrays are numpy's.
 
@@ -44,6 +38,7 @@ class CpuBackend:
 
     name = "cpu"
     xp = np
+    periodic_ghosts = faces = None    # the halo's own slices are as good as kernels here
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = Threads(threads)
@@ -108,31 +103,34 @@ class CpuBackend:
 
         x : (3, *padded) for 9 components, (k, *padded) for a scalar stencil; out likewise with *cells.
         """
-        d, cells, padded = x.ndim - 1, out.shape[1:], x.shape[1:]
-        order = (padded[0] - cells[0]) // 2
-        grid, strides = lattice(cells, padded), padded_strides(padded)
-        offsets = np.array([sum(i * n for i, n in zip(o, strides, strict=True)) for o in half_offsets(d, order)])
-        kernel = matvec.multiply_tensor if stencil.shape[1] == 9 else matvec.multiply_scalar
-        if d == 1:
-            grid = grid._replace(planes=1, length=grid.planes)
-        result = out if out.flags.c_contiguous else np.empty(out.shape)
-        thickness = max(1, min(matvec.PLANES, -(-grid.planes // self.threads.count)))
-        self.threads.run(kernel, [
-            (a, min(a + thickness, grid.planes), grid, order * sum(strides), offsets, stencil.reshape(-1),
-             x.reshape(-1), result.reshape(-1)) for a in range(0, grid.planes, thickness)])
-        if result is not out:
-            out[...] = result
-
-    def periodic_ghosts(self, block) -> None:
-        """None: the halo's own copies are as good as a kernel here."""
+        if stencil.shape[1] == 1:
+            self._multiply(matvec.multiply_scalar, stencil, (), x, out)
+        else:
+            order = (x.shape[1] - out.shape[1]) // 2
+            self._multiply(matvec.multiply_tensor, stencil, (1.0, matvec.no_constant(x.ndim - 1, order)), x, out)
 
     def field_operator(self, stencil, x, out, spacing, theta_dt: float) -> None:
         """out = x + (θΔt)² ∇×∇×x + θΔt M x; x (3, *padded) with valid ghosts, out owned (3, *cells)."""
-        ghosts = (x.shape[1] - out.shape[1]) // 2
-        self.matvec(stencil, x, out)
-        out *= theta_dt
-        out += theta_dt**2 * curl(curl(_inner(x, ghosts - 1), spacing), spacing)
-        out += _inner(x, ghosts)
+        order = (x.shape[1] - out.shape[1]) // 2
+        constant = matvec.operator_constant(x.ndim - 1, order, tuple(spacing), theta_dt)
+        self._multiply(matvec.multiply_tensor, stencil, (float(theta_dt), constant), x, out)
+
+    def _multiply(self, kernel, stencil, coefficients: tuple, x, out) -> None:
+        """Run a kernel of `matvec` over slabs of planes; a row of nodes in 1D is one slab."""
+        d, cells, padded = x.ndim - 1, out.shape[1:], x.shape[1:]
+        order = (padded[0] - cells[0]) // 2
+        grid, strides = lattice(cells, padded), padded_strides(padded)
+        grid = grid._replace(planes=1, length=grid.planes) if d == 1 else grid
+        offsets = np.array([sum(i * n for i, n in zip(o, strides, strict=True)) for o in half_offsets(d, order)])
+        result = out if out.flags.c_contiguous else np.empty(out.shape)
+        arguments = (grid, order * sum(strides), offsets, stencil.reshape(-1), *coefficients, x.reshape(-1),
+                     result.reshape(-1))
+        thickness = max(matvec.PLANES, matvec.FEWEST_NODES // (grid.rows * grid.length))
+        thickness = max(1, min(thickness, -(-grid.planes // self.threads.count)))
+        self.threads.run(kernel, [(a, min(a + thickness, grid.planes), *arguments)
+                                  for a in range(0, grid.planes, thickness)])
+        if result is not out:
+            out[...] = result
 
     def to_host(self, a) -> np.ndarray:
         """``a`` as a numpy array (no copy)."""

@@ -1,49 +1,102 @@
 """The vector work of a Krylov step in as few passes over the basis as it needs.
 
-Sums run over fixed pieces and are then added in order, so that they are the same bits for any number of threads (a
-threaded BLAS does not promise that, and stumbles where cores are shared).
+Sums run over fixed pieces, which stay in the cache between the two things that are done with them, and are then added
+in order, so that they are the same bits for any number of threads (a threaded BLAS does not promise that, and stumbles
+where cores are shared). Four basis vectors at a time: w is read from and written to memory a quarter as often.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ecsim.backend.cpu.compilation import kernel
+from ecsim.backend.cpu.compilation import inline, kernel
+from ecsim.backend.cpu.lanes import WIDTH, spread, total
+from ecsim.backend.cpu.memory import borrow, get, get_item, put, put_item
 
-PIECE = 4096
+PIECE = 2048
+TOGETHER = 4
+
+
+@inline
+def four_rows(i, rows, n):
+    """Where basis vectors i … i + 3 begin; beyond the last one, where that begins."""
+    last = rows - 1
+    return min(i, last) * n, min(i + 1, last) * n, min(i + 2, last) * n, min(i + 3, last) * n
+
+
+@inline
+def dot_four(basis, rows, i, w, begin, end, partial, to):
+    """partial[to + j] = Σ basis[i + j] w over [begin, end), j = 0 … 3."""
+    a, b, c, d = four_rows(i, rows, w.size)
+    s0 = s1 = s2 = s3 = spread(0.0)
+    whole = begin + (end - begin) // WIDTH * WIDTH
+    for p in range(begin, whole, WIDTH):
+        x = get(w, p)
+        s0 += x * get(basis, a + p)
+        s1 += x * get(basis, b + p)
+        s2 += x * get(basis, c + p)
+        s3 += x * get(basis, d + p)
+    t0, t1, t2, t3 = total(s0), total(s1), total(s2), total(s3)
+    for p in range(whole, end):
+        x = get_item(w, p)
+        t0 += x * get_item(basis, a + p)
+        t1 += x * get_item(basis, b + p)
+        t2 += x * get_item(basis, c + p)
+        t3 += x * get_item(basis, d + p)
+    put_item(partial, to, t0)
+    put_item(partial, to + 1, t1)
+    put_item(partial, to + 2, t2)
+    put_item(partial, to + 3, t3)
+
+
+@inline
+def subtract_four(basis, rows, i, h, w, begin, end):
+    """w −= Σ h[i + j] basis[i + j] over [begin, end), j = 0 … 3."""
+    a, b, c, d = four_rows(i, rows, w.size)
+    h0, h1, h2, h3 = get_item(h, i), get_item(h, i + 1), get_item(h, i + 2), get_item(h, i + 3)
+    whole = begin + (end - begin) // WIDTH * WIDTH
+    for p in range(begin, whole, WIDTH):
+        put(w, p, get(w, p) - (h0 * get(basis, a + p) + h1 * get(basis, b + p) + h2 * get(basis, c + p)
+                               + h3 * get(basis, d + p)))
+    for p in range(whole, end):
+        put_item(w, p, get_item(w, p) - (h0 * get_item(basis, a + p) + h1 * get_item(basis, b + p)
+                                         + h2 * get_item(basis, c + p) + h3 * get_item(basis, d + p)))
+
+
+@inline
+def square(w, begin, end):
+    """Σ w² over [begin, end)."""
+    s = spread(0.0)
+    whole = begin + (end - begin) // WIDTH * WIDTH
+    for p in range(begin, whole, WIDTH):
+        s += get(w, p) * get(w, p)
+    result = total(s)
+    for p in range(whole, end):
+        result += get_item(w, p) * get_item(w, p)
+    return result
 
 
 @kernel
-def dots(first, last, basis, w, partial):
-    """partial[piece, i] = Σ basis[i] w over the pieces [first, last)."""
+def dots(first, last, basis, rows, w, partial, width):
+    """partial[piece·width + i] = Σ basis[i] w over the pieces [first, last); basis (rows·n,) flat."""
+    basis, w, partial = borrow(basis), borrow(w), borrow(partial)
     for piece in range(first, last):
-        a, b = piece * PIECE, min((piece + 1) * PIECE, w.size)
-        for i in range(basis.shape[0]):
-            total = 0.0
-            for p in range(a, b):
-                total += basis[i, p] * w[p]
-            partial[piece, i] = total
+        begin, end = piece * PIECE, min((piece + 1) * PIECE, w.size)
+        for i in range(0, rows, TOGETHER):
+            dot_four(basis, rows, i, w, begin, end, partial, piece * width + i)
 
 
 @kernel
-def project_out(first, last, basis, h, w, partial):
-    """w −= h · basis, then partial[piece] = Σ basis[i] w for all i and Σ w² last."""
-    k = basis.shape[0]
+def project_out(first, last, basis, rows, h, w, partial, width):
+    """w −= h · basis, then partial[piece·width + i] = Σ basis[i] w for all i < rows and Σ w² for i = width − 1."""
+    basis, h, w, partial = borrow(basis), borrow(h), borrow(w), borrow(partial)
     for piece in range(first, last):
-        a, b = piece * PIECE, min((piece + 1) * PIECE, w.size)
-        for i in range(k):
-            factor = h[i]
-            for p in range(a, b):
-                w[p] -= factor * basis[i, p]
-        for i in range(k):
-            total = 0.0
-            for p in range(a, b):
-                total += basis[i, p] * w[p]
-            partial[piece, i] = total
-        total = 0.0
-        for p in range(a, b):
-            total += w[p] * w[p]
-        partial[piece, k] = total
+        begin, end = piece * PIECE, min((piece + 1) * PIECE, w.size)
+        for i in range(0, rows, TOGETHER):
+            subtract_four(basis, rows, i, h, w, begin, end)
+        for i in range(0, rows, TOGETHER):
+            dot_four(basis, rows, i, w, begin, end, partial, piece * width + i)
+        put_item(partial, piece * width + width - 1, square(w, begin, end))
 
 
 class Krylov:
@@ -52,18 +105,26 @@ class Krylov:
     def __init__(self, threads) -> None:
         self.threads = threads
 
-    def _run(self, function, length: int, n: int, *arguments) -> np.ndarray:
-        pieces = -(-n // PIECE)
-        partial = np.empty((pieces, length))
-        step = max(1, pieces // (4 * self.threads.count))
-        self.threads.run(function, [(a, min(a + step, pieces), *arguments, partial)
-                                    for a in range(0, pieces, step)])
+    def _run(self, function, width: int, basis, w, *arguments) -> np.ndarray:
+        pieces = -(-w.size // PIECE)
+        partial = np.empty((pieces, width))
+        step = max(1, pieces // (4 * self.threads.count) if self.threads.count > 1 else pieces)
+        self.threads.run(function, [
+            (a, min(a + step, pieces), basis.reshape(-1), len(basis), *arguments, w, partial.reshape(-1), width)
+            for a in range(0, pieces, step)])
         return partial.sum(axis=0)
 
     def dots(self, basis, w) -> np.ndarray:
         """(k,) products of the basis with ``w`` (n,)."""
-        return self._run(dots, len(basis), w.size, basis, w)
+        return self._run(dots, _rounded_up(len(basis)), basis, w)[:len(basis)]
 
     def project_out(self, basis, h, w) -> np.ndarray:
         """``w −= h · basis`` in place; returns (k + 1,): products of the basis with the new w, and its square."""
-        return self._run(project_out, len(basis) + 1, w.size, basis, h, w)
+        many = np.zeros(_rounded_up(len(basis)))
+        many[:len(basis)] = h
+        sums = self._run(project_out, len(many) + 1, basis, w, many)
+        return np.append(sums[:len(basis)], sums[-1])
+
+
+def _rounded_up(rows: int) -> int:
+    return -(-rows // TOGETHER) * TOGETHER

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 MOST_SLABS = 256
-FEWEST_CELLS = 16
+FEWEST_CELLS = 256
 
 
 def available_threads() -> int:
@@ -25,7 +25,8 @@ def available_threads() -> int:
 def cut(planes: int, cells_per_plane: int, order: int) -> list[tuple[int, int]]:
     """Cut planes into slabs [first, last), each (but perhaps the last) of one thickness.
 
-    At least order + 1 planes thick, so that a slab's particles reach no node which those of the slab after next reach.
+    At least order + 1 planes thick, so that its particles reach no node which those of the slab after next reach, and
+    at least FEWEST_CELLS large (16 suffice), so that no kernel, which may add 0 to 7 nodes beyond, gets there either.
     """
     thickness = max(order + 1, -(-planes // MOST_SLABS), -(-FEWEST_CELLS // cells_per_plane))
     return [(first, min(first + thickness, planes)) for first in range(0, planes, thickness)]
