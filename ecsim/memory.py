@@ -11,7 +11,9 @@ import numpy as np
 
 from ecsim.backend.cuda.move import FRACTION, HEAD_BYTES, LEAST_IN_FULL_RUN, LEAST_RECORDS
 from ecsim.backend.cuda.store import slots_for
-from ecsim.deck.schema import Deck
+from ecsim.deck.schema import Deck, Diagnostic
+from ecsim.diagnostics.base import cells_of
+from ecsim.diagnostics.fields import MOMENTS
 from ecsim.grid import Block, Grid
 from ecsim.output.energies import CHUNK, COLUMNS
 from ecsim.problems import registry
@@ -21,6 +23,8 @@ SOLVE_TEMPORARIES = 8
 COLUMN_INDEX = 85_000
 PER_CELL, OUTBOX_PER_CELL = 12, 52
 SPECIES_COMPONENTS, COMMON_COMPONENTS = 12, 10
+DATASET_OVERHEAD = 1400
+RECORD_COMPONENTS = {"E": 3, "B": 3, "rho": 1, "J": 3, "JE": 1, "n": 1, "u": 3, "P": 6, "T": 1}
 
 
 def arrays(deck: Deck, device: str, block: Block | None = None) -> dict[str, int]:
@@ -101,9 +105,36 @@ def disk(deck: Deck) -> dict[str, int]:
         count = steps // output.fields_every + 1
         components = COMMON_COMPONENTS + SPECIES_COMPONENTS * n_species
         found[f"fields/: {count:,} snapshots"] = count * components * DOUBLE * deck.grid.n_cells
+    for entry in deck.diagnostic:
+        found |= openpmd_bytes(deck, entry)
     if deck.checkpoint.every or deck.checkpoint.wall_minutes:
         found[f"checkpoints/: {deck.checkpoint.keep} kept"] = deck.checkpoint.keep * checkpoint_bytes(deck)
     return found
+
+
+def openpmd_bytes(deck: Deck, entry: Diagnostic) -> dict[str, int]:
+    """Of the openPMD files of a diagnostic: fields or particles; nothing for the others, which are small."""
+    params, cells, d = entry.params, deck.grid.cells, deck.grid.dimension
+    count = deck.time.n_steps // params.every + 1
+    if entry.kind == "fields":
+        strides = params.stride if isinstance(params.stride, tuple) else (params.stride,) * d
+        spans = cells_of(params.region, cells, deck.grid.spacing)
+        points = math.prod(-(-(b - a) // k) for (a, b), k in zip(spans, strides, strict=True))
+        every_moment = [f"{kind}_" for kind in MOMENTS] * len(deck.species)
+        names = [n for name in params.records for n in (every_moment if name == "moments" else [name])]
+        datasets = sum(RECORD_COMPONENTS[name.partition("_")[0]] for name in names)
+        size: float = points * datasets
+    elif entry.kind == "particles":
+        chosen = [s for s in deck.species if params.species is None or s.name in params.species]
+        share = 1.0 / params.every_id
+        for low, high, length in zip(*((params.region or ())[k::2] for k in (0, 1)), deck.grid.size, strict=False):
+            share *= (high - low) / length
+        datasets = len(chosen) * (d + 4)
+        size = sum(share * s.per_cell for s in chosen) * deck.grid.n_cells * (d + 4)
+    else:
+        return {}
+    each = round(size * np.dtype(params.precision).itemsize) + DATASET_OVERHEAD * datasets
+    return {f"diagnostics/{entry.name}/: {count:,} files": count * each}
 
 
 def checkpoint_bytes(deck: Deck) -> int:

@@ -77,11 +77,15 @@ def test_species_of_varying_density_have_weights():
 
 def test_disk_use_is_what_is_written(tmp_path):
     changes = {"backend.device": "cpu", "output.fields_every": 2, "time.steps": 4, "checkpoint.every": 2}
-    deck = load_deck(UNIFORM, changes)
+    some = [{"kind": "fields", "name": "part", "every": 1, "records": ["B", "moments"], "stride": 2},
+            {"kind": "particles", "every": 2}, {"kind": "health", "every": 1}]
+    deck = load_deck({**UNIFORM, "diagnostic": some}, changes)
     run = tmp_path / "run"
     Simulation.from_deck(deck, output=run).run()
     plan = make_plan(deck)
     files = {"energies.h5": [run / "energies.h5"], "fields/: 3 snapshots": list((run / "fields").glob("*.h5")),
+             "diagnostics/part/: 5 files": list((run / "diagnostics" / "part").glob("*.h5")),
+             "diagnostics/particles/: 3 files": list((run / "diagnostics" / "particles").glob("*.h5")),
              "checkpoints/: 2 kept": list((run / "checkpoints").glob("*/*"))}
     assert plan.disk.keys() == files.keys()
     for name, written in files.items():
