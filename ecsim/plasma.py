@@ -42,7 +42,8 @@ class Plasma:
         xp = backend.xp
         self.E, self.B, self.E_theta, self.B_nodes = (xp.zeros((3, *block.padded)) for _ in range(4))
         self.moments = xp.zeros((4, *block.padded))
-        self.operators = FieldOperators(block)
+        staggered = getattr(backend, "staggered", None)
+        self.operators = FieldOperators(block, staggered and staggered(block))
         self.mass_matrix = MassMatrix(block, halo, backend)
         self.field_operator = FieldOperator(self.mass_matrix, halo, theta * dt)
         self.gmres = Gmres(xp, 3 * block.n_cells, restart, max_iterations, backend.krylov, halo.sum)

@@ -1,6 +1,8 @@
 // Kick, push and sort by cell in one pass: first half, over the particles of each cell.
 //
-// variants: DIM=1,2,3 ORDER=1,2 POS=float,double WEIGHTS=0,1 IDS=0,1 GATHER=float,double KICK=0,1
+// variants: DIM=1,2,3 ORDER=1,2 POS=float,double WEIGHTS=0,1 IDS=0 GATHER=double KICK=0,1
+// variants: DIM=3 ORDER=1,2 POS=float WEIGHTS=1 IDS=1 GATHER=float KICK=1
+// variants: DIM=1 ORDER=1 POS=double WEIGHTS=0 IDS=1 GATHER=float KICK=1
 //
 // One warp owns a cell at a time, and after it the cell as many further on as there are warps. E and B come to it once, as
 // polynomials in shared memory. It takes the cell's slots in batches, lane -> particles lane, lane + 32; while it works on one
@@ -129,23 +131,20 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
     Outbox box = {records, capacity, heads, status, n_cells, 0, 0};
     const double h[3] = {hx, hy, hz};
     const unsigned below = (1u << lane) - 1u;
-    Word unbinned = 0, leavers = 0;
+    unsigned unbinned = 0, leavers = 0;
     Sums total;
 
     double values[VALUES_PER_LANE];
     Cell cell = cell_ahead(warp, n_cells, first, count, progress, resume);
     Cell after = cell_ahead(warp + n_warps, n_cells, first, count, progress, resume);
-    const Walk stride = Walk::at(grid, n_warps);
-    Walk walk = Walk::at(grid, warp);  // of the cell whose fields are wanted next
-    if (KICK && walk.cell < n_cells) load_fields(E, B, grid, walk, lane, values);
+    if (KICK && cell.number < n_cells) load_fields(E, B, grid, cell.number, lane, values);
     fetch(store, cell.first + cell.aligned(), cell.end - cell.aligned(), sh.batch[0], lane);
     int current = 0;
 
     while (cell.number < n_cells) {
         const Cell later = cell_ahead(after.number + n_warps, n_cells, first, count, progress, resume);
         if (KICK) to_polynomials(values, beta, (double*)sh.leavers.records, sh.fields, lane);
-        walk.step(grid, stride);
-        if (KICK && walk.cell < n_cells) load_fields(E, B, grid, walk, lane, values);
+        if (KICK && after.number < n_cells) load_fields(E, B, grid, after.number, lane, values);
         const unsigned out = cut ? __ballot_sync(ALL, lane < BINS && leads_out(grid, cell.number, lane, cut)) : 0u;
         int stay = resume ? count[cell.number] : 0, staged = 0, unbinned_from = -1;
         int tail = resume ? last_run(heads, cell.number) : -1;
@@ -220,7 +219,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
         if (tail < 0) empty_head(heads[cell.number], lane);
         cell = after, after = later;
     }
-    if (lane == 0 && unbinned > 0) atomicAdd(&status[UNBINNED], unbinned);
-    if (lane == 0 && !resume) atomicAdd(&status[LEAVERS], leavers);
+    if (lane == 0 && unbinned > 0) atomicAdd(&status[UNBINNED], (Word)unbinned);
+    if (lane == 0 && !resume) atomicAdd(&status[LEAVERS], (Word)leavers);
     if (KICK) total.write(sums, warp, lane);
 }

@@ -1,6 +1,7 @@
 // Push fused with sort, second half: every cell appends the particles that its neighbours sent it.
 //
-// variants: DIM=1,2,3 POS=float,double WEIGHTS=0,1 IDS=0,1
+// variants: DIM=1,2,3 POS=float,double WEIGHTS=0,1 IDS=0
+// variants: DIM=3 POS=float,double WEIGHTS=1 IDS=1
 //
 // One warp owns a cell at a time, lane b < 3^DIM looks after bin b: the leavers in direction b of the cell one step back
 // along b. Arrivals are appended behind the cell's own particles bin by bin, within a bin in the order in which the sending
@@ -44,17 +45,6 @@ __device__ inline int source_of(const Grid& grid, const Walk& walk, int bin) {
     return flat;
 }
 
-struct Record {
-    __align__(16) Packet packet[PACKETS];
-};
-
-// Start to fetch record `number`; a lane reads what it has fetched itself.
-__device__ inline void fetch(const Word* records, unsigned number, Record& r) {
-    const Packet* from = (const Packet*)(records + (Word)number * WORDS);
-#pragma unroll
-    for (int k = 0; k < PACKETS; ++k) copy_async(&r.packet[k], from + k);
-}
-
 // Sum of `n` over the lanes below this one.
 __device__ inline int sum_below(int n, int lane) {
     int sum = n;
@@ -74,17 +64,24 @@ struct Home {
 };
 
 // Its arrivals sorted out. This lane's bin: `before` of the first runs' records lie in bins below, `put` of all
-// arrivals. This lane's record of 32 that are fetched together: from `bin`, to slot number `to` behind the cell's own.
+// arrivals. Of 32 records that are fetched together, this lane puts one, from `bin`, to slot number `to` behind the cell's own.
 struct Mail {
     unsigned whole;  // particles of the cell with them
     int before, put, n_first;
     int bin, to;
 };
 
+// Records on their way.
+struct Letters {
+    __align__(16) Word words[32 * WORDS];
+};
+
 // need : particles the cell has with its arrivals; where that exceeds its slots nothing is appended, count < need stays
 //        as it was and the cell is counted in status[SHORT_CELLS]. again = 1: only such cells, after the store has grown.
 // While a warp puts the arrivals of one cell into their slots, those of its next cell are on their way from the outbox,
-// and for the cell after that the heads of the runs.
+// and for the cell after that the heads of the runs. It takes RUN cells in a row, whose sources lie in the same cache lines.
+constexpr int RUN = 8;
+
 extern "C" __global__ void __launch_bounds__(128)
     append_arrivals(STORE_PARAMETERS, const long long* first, int* count, int* need, const Word* records, long long capacity,
                     const RunHead* heads, Word* status, int nx, int ny, int nz, int again) {
@@ -92,23 +89,25 @@ extern "C" __global__ void __launch_bounds__(128)
     const Grid grid = {nx, ny, nz};
     const int n_cells = grid.ncells();
     const Store store = STORE;
-    __shared__ Record all[2][128];
+    __shared__ Letters all[2][4];
     if (status[RECORDS] > capacity) return;
 
     // Lanes without a bin, and warps that are through, look at what is there and take nothing.
     const int bin = lane < BINS ? lane : STAY;
-    const Walk stride = Walk::at(grid, n_warps);
-    Walk walk = Walk::at(grid, blockIdx.x * 4 + (threadIdx.x >> 5));
+    const Walk one = Walk::at(grid, 1), jump = Walk::at(grid, RUN * (n_warps - 1) + 1);
+    Walk walk = Walk::at(grid, RUN * (blockIdx.x * 4 + (threadIdx.x >> 5)));
     auto look = [&]() {
         const bool there = walk.cell < n_cells;
         const int c = there ? walk.cell : 0, source = there ? source_of(grid, walk, bin) : 0;
         const Home h = {walk.cell,      count[c],           again ? need[c] : -1,
                         (Slot)first[c], (Slot)first[c + 1], segment(heads, source, bin)};
-        walk.step(grid, stride);
+        walk.step(grid, (walk.cell + 1) % RUN ? one : jump);
         return h;
     };
-    // Start to fetch record j of the first runs of all bins, if it is there; also its bin and where it goes.
-    auto take = [&](const Home& h, Mail& m, int j, Record& record) {
+    // Start to fetch 32 records of the first runs of all bins from number j0 on, as far as they are there, word by word with
+    // neighbouring lanes on neighbouring words; also the bin of this lane's one and where it goes.
+    auto take = [&](const Home& h, Mail& m, int j0, Word* letters) {
+        const int j = j0 + lane, n_words = min(32, m.n_first - j0) * WORDS;
         m.bin = 0;  // the last lane with before <= j, empty bins passed over
 #pragma unroll
         for (int step = 16; step > 0; step /= 2)
@@ -116,20 +115,27 @@ extern "C" __global__ void __launch_bounds__(128)
         const int in_bin = j - __shfl_sync(ALL, m.before, m.bin);
         m.to = __shfl_sync(ALL, m.put, m.bin) + in_bin;
         const unsigned from = __shfl_sync(ALL, h.run.first(), m.bin) + in_bin;
-        if (j < m.n_first) fetch(records, from, record);
+        for (int q0 = 0; q0 < n_words; q0 += 32) {
+            const int q = q0 + lane, record = q / WORDS;
+            const Word number = __shfl_sync(ALL, from, record);
+            if (q < n_words) copy_async(&letters[q], &records[number * WORDS + (q - record * WORDS)]);
+        }
         close_group();
     };
-    auto settle = [&](const Home& h, const Mail& m, int j, const Record& record) {
-        if (j >= m.n_first) return;
-        Particle p;
-        unpack((const Word*)record.packet, p);
+    auto settle = [&](const Home& h, const Mail& m, int j0, const Word* letters) {
+        __syncwarp();
+        if (j0 + lane < m.n_first) {
+            Particle p;
+            unpack(&letters[lane * WORDS], p);
 #pragma unroll
-        for (int k = 0; k < DIM; ++k) from_double(to_double(p.s[k]) - step_of(m.bin, k), p.s[k]);
-        save(store, h.begin + h.mine + m.to, p);
+            for (int k = 0; k < DIM; ++k) from_double(to_double(p.s[k]) - step_of(m.bin, k), p.s[k]);
+            save(store, h.begin + h.mine + m.to, p);
+        }
+        __syncwarp();
     };
-    auto sort_out = [&](Home& h, Record& record) {
+    auto sort_out = [&](Home& h, Word* letters) {
         Mail m;
-        if (bin == STAY || h.needed == h.mine || h.cell >= n_cells) h.run.entry = 0;
+        if (bin == STAY || h.cell >= n_cells || (again && h.needed == h.mine)) h.run.entry = 0;
         int total = h.run.n();
         for (Segment run = h.run; run.more();) {
             run = following(heads, run, bin);
@@ -139,17 +145,18 @@ extern "C" __global__ void __launch_bounds__(128)
         m.put = __any_sync(ALL, h.run.more()) ? sum_below(total, lane) : m.before;
         m.whole = h.mine + __shfl_sync(ALL, m.put, 31);
         m.n_first = m.whole > h.end - h.begin ? 0 : __shfl_sync(ALL, m.before, 31);
-        take(h, m, lane, record);
+        take(h, m, 0, letters);
         return m;
     };
 
     Home here = look(), next = look();
     int current = 0;
-    Mail mail = sort_out(here, all[0][threadIdx.x]);
+    const int warp = threadIdx.x >> 5;
+    Mail mail = sort_out(here, all[0][warp].words);
     for (; here.cell < n_cells; current ^= 1) {
         const Home after = look();
-        const Mail next_mail = sort_out(next, all[current ^ 1][threadIdx.x]);
-        Record& record = all[current][threadIdx.x];
+        const Mail next_mail = sort_out(next, all[current ^ 1][warp].words);
+        Word* letters = all[current][warp].words;
         if (lane == 0) {
             need[here.cell] = mail.whole;
             if (mail.whole > here.end - here.begin)
@@ -158,21 +165,21 @@ extern "C" __global__ void __launch_bounds__(128)
                 count[here.cell] = mail.whole;
         }
         wait_groups<1>();
-        settle(here, mail, lane, record);
+        settle(here, mail, 0, letters);
         while (mail.whole <= here.end - here.begin) {  // the rest of these runs, then further runs, if there are any
-            for (int j = lane + 32; j - lane < mail.n_first; j += 32) {
-                take(here, mail, j, record);
+            for (int j = 32; j < mail.n_first; j += 32) {
+                take(here, mail, j, letters);
                 wait_groups<0>();
-                settle(here, mail, j, record);
+                settle(here, mail, j, letters);
             }
             if (!__any_sync(ALL, here.run.more())) break;
             mail.put += here.run.n();
             here.run = following(heads, here.run, bin);
             mail.before = sum_below(here.run.n(), lane);
             mail.n_first = __shfl_sync(ALL, mail.before, 31);
-            take(here, mail, lane, record);
+            take(here, mail, 0, letters);
             wait_groups<0>();
-            settle(here, mail, lane, record);
+            settle(here, mail, 0, letters);
         }
         here = next, mail = next_mail, next = after;
     }

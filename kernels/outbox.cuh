@@ -5,7 +5,7 @@
 // head behind those of the cells, and `next` leads to it.
 #pragma once
 
-#include "particles.cuh"
+#include "wander.cuh"
 
 #ifndef STAGE
 #define STAGE 96  // leavers a cell stages in shared memory before it writes a run; at most 127
@@ -36,7 +36,7 @@ struct Outbox {
     RunHead* heads;
     Word* status;
     int n_cells;
-    Word next, end;
+    unsigned next, end;
 };
 
 // Fill out.order with the staged leavers sorted by bin, stably. Lane b returns the entry of bin b for a head.
@@ -95,10 +95,10 @@ __device__ inline bool flush(Leavers& out, int staged, Outbox& box, int cell, in
         if (lane == 0) base = atomicAdd(&box.status[RECORDS], (Word)POOL);
         base = __shfl_sync(ALL, base, 0);
         if (base + POOL > box.capacity) return false;
-        box.next = base, box.end = base + POOL;
+        box.next = (unsigned)base, box.end = box.next + POOL;
     }
     const int entry = sort_by_bin(out, staged, lane);
-    Packet* to = (Packet*)(box.records + box.next * WORDS);
+    Packet* to = (Packet*)(box.records + (Word)box.next * WORDS);
     const Packet* from = (const Packet*)out.records;
     for (int q = lane; q < staged * PACKETS; q += 32) {
         const int k = q / PACKETS;
@@ -114,7 +114,7 @@ __device__ inline bool flush(Leavers& out, int staged, Outbox& box, int cell, in
     const int far = __shfl_sync(ALL, entry, STAY) >> 7;
     if (lane < 27) box.heads[head].bin[lane] = (unsigned short)entry;
     if (lane == 0) {
-        box.heads[head].base = (unsigned)box.next;
+        box.heads[head].base = box.next;
         box.heads[head].total = (unsigned short)staged;
         if (far > 0) atomicAdd(&box.status[FAR_RECORDS], (Word)far);
     }

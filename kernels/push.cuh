@@ -15,10 +15,10 @@ struct Fields {
     GATHER B[3 * NODES];
 };
 
-// This lane's share of the padded nodal values E and B on the support of the cell at `walk`.
-__device__ inline void load_fields(const double* E, const double* B, const Grid& grid, const Walk& walk, int lane,
+// This lane's share of the padded nodal values E and B on the support of `cell`.
+__device__ inline void load_fields(const double* E, const double* B, const Grid& grid, int cell, int lane,
                                    double values[VALUES_PER_LANE]) {
-    const long long base = grid.first_node(walk.x, walk.y, walk.z), step = grid.nodes();
+    const long long base = grid.first_node(cell), step = grid.nodes();
 #pragma unroll
     for (int r = 0; r < VALUES_PER_LANE; ++r) {
         const int q = lane + 32 * r, component = q / NODES;

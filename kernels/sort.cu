@@ -1,10 +1,12 @@
 // The plain way beside the fused one: push in place with the new cell written down, then a full sort by cell.
 //
-// variants: DIM=1,2,3 ORDER=1,2 POS=float,double WEIGHTS=0,1 IDS=0 GATHER=float,double KICK=0,1
+// variants: DIM=1,2,3 ORDER=1,2 POS=float,double WEIGHTS=0,1 IDS=0 GATHER=double KICK=1
+// variants: DIM=3 ORDER=1 POS=float WEIGHTS=1 IDS=1 GATHER=float KICK=0,1
 //
 // One warp owns one cell, lane -> particle. The sort itself is a stable radix sort of the cell numbers, and one gather
 // an attribute (store.py).
 #include "push.cuh"
+#include "wander.cuh"
 
 // to : new cell of every slot that holds a particle; others are left alone. The other arguments are those of move_cells.
 extern "C" __global__ void __launch_bounds__(128)
@@ -20,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(128)
     Sums total;
     if (KICK) {
         double values[VALUES_PER_LANE];
-        load_fields(E, B, grid, Walk::at(grid, cell), lane, values);
+        load_fields(E, B, grid, cell, lane, values);
         to_polynomials(values, beta, scratch[warp], all[warp], lane);
     }
     const Slot base = (Slot)first[cell];

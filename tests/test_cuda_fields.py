@@ -67,6 +67,12 @@ def test_field_operator_is_the_sum_of_its_maps(backend, rng, block):
     assert_rounding(backend.to_host(found), expected)
 
 
+def test_curls_and_mean_like_the_array_operators(backend, rng, block):
+    a, plain, kernels = padded_of(rng, block, 3), FieldOperators(block), backend.staggered(block)
+    for verb in ("curl_to_centres", "curl_to_nodes", "to_nodes"):
+        assert_rounding(backend.to_host(getattr(kernels, verb)(backend.from_host(a))), getattr(plain, verb)(a))
+
+
 @pytest.mark.parametrize("components", [1, 5])
 def test_ghosts_like_the_plain_halo(backend, rng, block, components):
     a = rng.standard_normal((components, *block.padded))

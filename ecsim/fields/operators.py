@@ -64,10 +64,16 @@ def divergence(a, spacing):
 
 
 class FieldOperators:
-    """The operators of one block on padded arrays with valid ghosts; results are owned arrays."""
+    """The operators of one block on padded arrays with valid ghosts; results are owned arrays.
 
-    def __init__(self, block: Block) -> None:
+    kernels : does the curls and the mean of a cycle in a launch each, where a backend has such; same verbs.
+    """
+
+    def __init__(self, block: Block, kernels=None) -> None:
         self.block = block
+        if kernels is not None:
+            self.curl_to_centres, self.curl_to_nodes = kernels.curl_to_centres, kernels.curl_to_nodes
+            self.to_nodes = kernels.to_nodes
         self.spacing = block.spacing
         g, cells = block.ghosts, block.cells
         self._nodes_in = tuple(slice(g, g + n + 1) for n in cells)

@@ -17,6 +17,7 @@ from ecsim.backend.cuda.fields import (
     Faces,
     Krylov,
     PeriodicGhosts,
+    Staggered,
     curl_curl_blocks,
     multiply,
 )
@@ -96,6 +97,7 @@ class CudaBackend:
         self._begin()
 
     def _begin(self) -> None:
+        self._kernels: dict = {}
         self._resident: dict = {}
         self.outbox = Outbox(self.xp)
         self.krylov = Krylov(self)
@@ -116,7 +118,13 @@ class CudaBackend:
         shared : bytes of dynamic shared memory.
         """
         if all(grid):
-            kernel(file, name, shared, **macros)(grid, (threads,), arguments, shared_mem=shared)
+            self._kernel(file, name, shared, macros)(grid, (threads,), arguments, shared_mem=shared)
+
+    def _kernel(self, file: str, name: str, shared: int, macros: dict):
+        key = (file, name, shared, *macros.items())
+        if key not in self._kernels:
+            self._kernels[key] = kernel(file, name, shared, **macros)
+        return self._kernels[key]
 
     def launch_sizes(self, file: str, **macros) -> tuple[int, ...]:
         """What a launch must agree on with ``file`` compiled with ``macros``."""
@@ -124,7 +132,7 @@ class CudaBackend:
 
     def resident_blocks(self, file: str, name: str, threads: int, **macros) -> int:
         """Blocks of a kernel that the whole device holds at a time."""
-        compiled = kernel(file, name, **macros)
+        compiled = self._kernel(file, name, 0, macros)
         if compiled not in self._resident:
             per_multiprocessor = self.xp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
                 compiled.kernel.ptr, threads, 0)
@@ -180,6 +188,10 @@ class CudaBackend:
     def periodic_ghosts(self, block) -> PeriodicGhosts:
         """``fill`` and ``add`` of a block that is its own neighbour on all sides, one launch each."""
         return PeriodicGhosts(self, block)
+
+    def staggered(self, block) -> Staggered:
+        """Curls and the mean between nodes and centres, one launch each."""
+        return Staggered(self, block)
 
     def faces(self, block) -> Faces:
         """``pack`` and ``unpack`` of what travels to neighbouring blocks, one launch each."""

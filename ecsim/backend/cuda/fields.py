@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -18,7 +20,8 @@ def right_aligned(cells, missing: int = 1) -> tuple[int, ...]:
     return (missing,) * (3 - len(cells)) + tuple(cells)
 
 
-def curl_curl_blocks(spacing, factor: float) -> np.ndarray:
+@cache
+def curl_curl_blocks(spacing: tuple[float, ...], factor: float) -> np.ndarray:
     """The blocks of factor·∇×∇× between neighbouring nodes, by value for kernels/matvec.cu.
 
     Along each dimension the operators are [¼ ½ ¼] (mean), [1 −2 1]/Δ² and [−½ 0 ½]/Δ; missing ones are [0 1 0] and 0.
@@ -42,15 +45,48 @@ def curl_curl_blocks(spacing, factor: float) -> np.ndarray:
     return blocks
 
 
+@cache
+def _span(cells: tuple[int, ...], padded: tuple[int, ...]) -> int:
+    """Nodes of the padded array from the first owned one to the last."""
+    strides = [math.prod(padded[k + 1:]) for k in range(len(padded))]
+    return sum((n - 1) * stride for n, stride in zip(cells, strides, strict=True)) + 1
+
+
 def multiply(backend, stencil, x, out, form: int, mu: float = 0.0, curls=NO_CURLS) -> None:
     """Launch the product with the half stencil on padded ``x``; ``out`` owned (see kernels/matvec.cu)."""
     cells, padded = out.shape[1:], x.shape[1:]
     order = (padded[-1] - cells[-1]) // 2
-    strides = [int(np.prod(padded[k + 1:])) for k in range(len(padded))]
-    span = sum((n - 1) * stride for n, stride in zip(cells, strides, strict=True)) + 1
-    backend.launch("matvec.cu", "matvec", (-(-span // 128), len(x) if form == SCALAR else 1), 128,
+    backend.launch("matvec.cu", "matvec", (-(-_span(cells, padded) // 128), len(x) if form == SCALAR else 1), 128,
                    (stencil, x, out, *right_aligned(cells), float(mu), curls),
                    DIM=len(cells), ORDER=order, FORM=form)
+
+
+class Staggered:
+    """Curls and the mean of a block's fields, one launch each; the twin of `ecsim.fields.operators.FieldOperators`."""
+
+    def __init__(self, backend, block) -> None:
+        self.backend, self.block = backend, block
+        d = block.d
+        self._scales = tuple(0.5 ** (d - 1) / width for width in block.spacing) + (0.0,) * (3 - d)
+
+    def curl_to_centres(self, nodes):
+        """∇× of a nodal vector (3, *padded), at the owned centres (3, *cells)."""
+        return self._run("curl", nodes, 0, 1, *self._scales)
+
+    def curl_to_nodes(self, centres):
+        """∇× of a centred vector (3, *padded), at the owned nodes (3, *cells)."""
+        return self._run("curl", centres, 1, 1, *self._scales)
+
+    def to_nodes(self, centres):
+        """Mean of the 2^d centres around each owned node; ``centres`` is (components, *padded)."""
+        return self._run("mean", centres, 1, len(centres))
+
+    def _run(self, name: str, a, to_nodes: int, rows: int, *scales):
+        out = self.backend.xp.empty((len(a), *self.block.cells))
+        self.backend.launch("fields_curl.cu", name, (-(-self.block.n_cells // 128), rows), 128,
+                            (a, out, *right_aligned(self.block.cells), *scales),
+                            DIM=self.block.d, ORDER=self.block.order, TO_NODES=to_nodes)
+        return out
 
 
 class Krylov:
