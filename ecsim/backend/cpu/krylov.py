@@ -15,6 +15,7 @@ from ecsim.backend.cpu.memory import borrow, get, get_item, put, put_item
 
 PIECE = 2048
 TOGETHER = 4
+FEWEST_ITEMS = 2**18
 
 
 @inline
@@ -108,7 +109,7 @@ class Krylov:
     def _run(self, function, width: int, basis, w, *arguments) -> np.ndarray:
         pieces = -(-w.size // PIECE)
         partial = np.empty((pieces, width))
-        step = max(1, pieces // (4 * self.threads.count) if self.threads.count > 1 else pieces)
+        step = max(pieces // (4 * self.threads.count), FEWEST_ITEMS // (PIECE * len(basis)), 1)
         self.threads.run(function, [
             (a, min(a + step, pieces), basis.reshape(-1), len(basis), *arguments, w, partial.reshape(-1), width)
             for a in range(0, pieces, step)])

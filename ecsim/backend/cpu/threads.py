@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 MOST_SLABS = 256
 FEWEST_CELLS = 256
@@ -33,13 +33,13 @@ def cut(planes: int, cells_per_plane: int, order: int) -> list[tuple[int, int]]:
 
 
 class Threads:
-    """A fixed number of threads that share lists of kernel calls."""
+    """A fixed number of threads, the caller's among them, that share lists of kernel calls."""
 
     def __init__(self, count: int | None = None) -> None:
         self.count = available_threads() if count is None else int(count)
         if self.count < 1:
             raise ValueError(f"threads = {count}; at least 1 is allowed")
-        self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="ecsim") if self.count > 1 else None
+        self._pool = ThreadPoolExecutor(self.count - 1, thread_name_prefix="ecsim") if self.count > 1 else None
 
     def run(self, kernel: Callable, calls: Iterable[tuple]) -> None:
         """Call ``kernel(*arguments)`` for all ``calls``, in any order; returns when all are done."""
@@ -54,8 +54,14 @@ class Threads:
             for arguments in waiting:
                 kernel(*arguments)
 
-        for future in [self._pool.submit(work) for _ in range(min(self.count, len(calls)))]:
-            future.result()
+        helpers = [self._pool.submit(work) for _ in range(min(self.count, len(calls)) - 1)]
+        try:
+            work()
+        finally:
+            started = [helper for helper in helpers if not helper.cancel()]
+            wait(started)
+        for helper in started:
+            helper.result()
 
     def run_scattering(self, kernel: Callable, calls: Iterable[tuple]) -> None:
         """As ``run``, for calls in the order of slabs whose neighbours write to common nodes."""
