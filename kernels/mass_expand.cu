@@ -5,12 +5,13 @@
 // A block owns a tile of TY x TZ nodes in y and z and marches along x, for CHUNK components. (A single component left over
 // is done for CHUNK tiles, one above the other in y, instead.) Per plane of cells:
 //   0  the next plane's D of tile and halo starts on its way to shared memory, asynchronously: sums[x power]
-//   1  thread -> (lane, ROWS of the powers of y), lane = (component, cell of the tile): x powers to x pairs, summed over the
-//      two (three) planes of cells that a node plane touches, what later planes still need stays in registers (carry);
-//      then z powers to z pairs; and y powers to y pairs, if the thread has all of them
-//   2  else thread -> (lane, z pair): y powers to y pairs, in place
+//   1  thread -> (lane, power of y), lane = (component, cell of the tile): x powers to x pairs, summed over the two (three)
+//      planes of cells that a node plane touches, what later planes still need stays in registers (carry); then z powers to
+//      z pairs
+//   2  thread -> (lane, z pair): y powers to y pairs, in place
 //   3  thread -> (node and component), for every SHARE-th offset: sum over the cells that hold both nodes
 // Shared memory: sums[x power][y power][z power][lane], pairs[x offset][y power, then pair][z pair][lane].
+// Blocks of the same tile run side by side, so that a memory line with several chunks is read once.
 #define POS double
 #define GATHER double
 #define REAL double
@@ -18,22 +19,22 @@
 
 // The outermost nodes are one or two more than the cells: tiles of 17 nodes fit 16, 32, ... cells.
 constexpr int TZ = ORDER == 1 ? 17 : 8, TY = DIM == 1 ? 1 : ORDER == 1 ? 3 : 4;
-constexpr int CHUNK = ORDER == 1 && COMPONENTS == 9 ? 4 : 1, BLOCKS = 2;
+constexpr int CHUNK = ORDER == 1 && COMPONENTS == 9 ? 4 : 1, CHUNKS = (COMPONENTS + CHUNK - 1) / CHUNK;
+constexpr int BLOCKS = ORDER == 1 ? 1 : 2, BUFFERS = ORDER == 1 ? 2 : 1;
 constexpr int Y_POWERS = DIM > 1 ? POWERS : 1, Y_PAIRS = DIM > 1 ? PAIRS : 1;
 constexpr int CY = TY + Y_REACH, CZ = TZ + Z_REACH, CELLS = CY * CZ, TILE = CELLS | 1;  // odd: no bank conflicts
 constexpr int YZ_POWERS = Y_POWERS * POWERS, YZ_PAIRS = Y_PAIRS * PAIRS;
 constexpr int LANES = CHUNK * TILE, ITEMS = YZ_POWERS * LANES, SHEET = YZ_PAIRS * LANES;
-constexpr int GROUPS = ORDER == 1 ? 1 : Y_POWERS, ROWS = Y_POWERS / GROUPS;
-constexpr int THREADS = (LANES * GROUPS + 31) / 32 * 32;
+constexpr int THREADS = (LANES * Y_POWERS + 31) / 32 * 32;
 constexpr int STRIDE = THREADS / (CHUNK * YZ_POWERS), FETCHES = (CELLS + STRIDE - 1) / STRIDE;  // cells fetched at a time
 constexpr int CARRIES = X_REACH * (X_REACH + 1) / 2;
 constexpr int SPAN = 2 * REACH + 1, OFFSETS = (power(SPAN, DIM) + 1) / 2;
-constexpr int SHARE = THREADS / (TY * TZ * CHUNK), OWN_OFFSETS = (OFFSETS + SHARE - 1) / SHARE, BATCH = 7;
+constexpr int SHARE = THREADS / (TY * TZ * CHUNK), OWN_OFFSETS = (OFFSETS + SHARE - 1) / SHARE;
 
 // Of a launch: threads, bytes of shared memory, nodes of a block in y and z, components of a block, numbers of a cell's D.
 extern "C" {
-__constant__ int launch_sizes[8] = {THREADS,  (X_POWERS * ITEMS + (X_REACH + 1) * SHEET) * (int)sizeof(double), TY, TZ, CHUNK,
-                                    CELL_SIZE};
+__constant__ int launch_sizes[8] = {
+    THREADS, (BUFFERS * X_POWERS * ITEMS + (X_REACH + 1) * SHEET) * (int)sizeof(double), TY, TZ, CHUNK, CELL_SIZE};
 }
 
 // Contributions of one plane of cells to x pairs (node j, node j + offset), j counted from the cell's first node.
@@ -67,16 +68,6 @@ inline void copy_start(double* to, const double* from, bool valid) { *to = valid
 inline void copies_wait() {}
 #endif
 
-// Powers to pairs along one dimension, from numbers `apart` from each other to numbers `apart` from each other.
-__device__ __forceinline__ void line_step(const double* from, double* to, int apart) {
-    double m[POWERS], q[PAIRS];
-#pragma unroll
-    for (int k = 0; k < POWERS; ++k) m[k] = from[k * apart];
-    pair_products(m, q);
-#pragma unroll
-    for (int k = 0; k < PAIRS; ++k) to[k * apart] = q[k];
-}
-
 // Sum over the cells that hold a node and the one `offset` further on; `at` is the cell whose last node the first is.
 __device__ __forceinline__ double cells_sum(const double* at, int offset) {
     const int full = offset + OFFSETS - 1, oz = full % SPAN - REACH;
@@ -97,11 +88,11 @@ __device__ __forceinline__ double cells_sum(const double* at, int offset) {
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     expand_stencil(const double* __restrict__ D, double* __restrict__ values, int nx, int ny, int nz, int planes) {
     extern __shared__ __align__(16) char memory[];
-    double *sums = (double*)memory, *pairs = sums + X_POWERS * ITEMS;
+    double *sums = (double*)memory, *pairs = sums + BUFFERS * X_POWERS * ITEMS;
     const Grid grid = {nx, ny, nz};
-    const int tiles_z = (nz + Z_REACH + TZ - 1) / TZ, tile_z = blockIdx.x % tiles_z, tile_y = blockIdx.x / tiles_z;
+    const int tiles_z = (nz + Z_REACH + TZ - 1) / TZ, tile = blockIdx.x / CHUNKS, tile_y = tile / tiles_z;
     const int x0 = blockIdx.y * planes, x1 = min(x0 + planes, nx + X_REACH);  // node planes of the block
-    const int c0 = blockIdx.z * CHUNK, z0 = tile_z * TZ;
+    const int c0 = blockIdx.x % CHUNKS * CHUNK, z0 = tile % tiles_z * TZ;
     const bool single = c0 + CHUNK > COMPONENTS;
     auto component = [=](int c) { return single ? c0 : c0 + c; };
     auto first_y = [=](int c) { return (single ? tile_y * CHUNK + c : tile_y) * TY; };  // first node of the tile
@@ -120,6 +111,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
     auto fetch = [&](int x) {
         if (first >= STRIDE) return;
+        double* to = sums + x % BUFFERS * X_POWERS * ITEMS + n1 * LANES + c1 * TILE;
 #pragma unroll
         for (int r = 0; r < FETCHES; ++r) {
             const int cell = first + r * STRIDE;
@@ -127,16 +119,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             const double* from = D + (inside ? (long long)x * ny * nz * CELL_SIZE + source[r] : 0);
             if (cell >= CELLS) break;
 #pragma unroll
-            for (int i = 0; i < X_POWERS; ++i)
-                copy_start(sums + i * ITEMS + n1 * LANES + c1 * TILE + cell, from + (inside ? i * step : 0), inside);
+            for (int i = 0; i < X_POWERS; ++i) copy_start(to + i * ITEMS + cell, from + (inside ? i * step : 0), inside);
         }
     };
-    // Steps 1 and 2: a lane of shared memory, and the powers of y or the pairs of z.
+    // Steps 1 and 2: a lane of shared memory, and a power of y, then pairs of z.
     const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
-    const bool works = group < GROUPS;
-    double carry[ROWS * POWERS][CARRIES + 1];
+    const bool works = group < Y_POWERS;
+    double carry[POWERS][CARRIES + 1];
 #pragma unroll
-    for (int r = 0; r < ROWS * POWERS * (CARRIES + 1); ++r) carry[r / (CARRIES + 1)][r % (CARRIES + 1)] = 0.0;
+    for (int r = 0; r < POWERS * (CARRIES + 1); ++r) carry[r / (CARRIES + 1)][r % (CARRIES + 1)] = 0.0;
     // Step 3: one node and component, and the offsets share, share + SHARE, ...
     const int iz = threadIdx.x % TZ, iy = threadIdx.x / TZ % TY, c3 = threadIdx.x / (TZ * TY) % CHUNK;
     const int share = threadIdx.x / (TZ * TY * CHUNK), y3 = first_y(c3) + iy;
@@ -147,63 +138,60 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const int begin = max(x0 - X_REACH, 0);
     fetch(begin);
     for (int x = begin; x < x1; ++x) {
+        double* to = values + (share * COMPONENTS + component(c3)) * nodes + grid.first_node(x, y3, z0 + iz);
+        double before[OWN_OFFSETS];
+        if (x >= x0 && writes) {
+#pragma unroll
+            for (int k = 0; k < OWN_OFFSETS; ++k)
+                if (share + k * SHARE < OFFSETS) before[k] = to[k * apart];
+        }
         copies_wait();
         __syncthreads();
+        if (BUFFERS == 2 && x + 1 < x1) fetch(x + 1);
         if (works) {
-            double done[X_REACH + 1][ROWS * PAIRS];  // of a row, first its powers of z
+            const double* from = sums + x % BUFFERS * X_POWERS * ITEMS + group * POWERS * LANES + lane;
+            double done[POWERS][X_REACH + 1];
 #pragma unroll
-            for (int n = 0; n < ROWS * POWERS; ++n) {
-                double m[X_POWERS], sum[X_REACH + 1];
+            for (int k = 0; k < POWERS; ++k) {
+                double m[X_POWERS];
 #pragma unroll
-                for (int i = 0; i < X_POWERS; ++i) m[i] = sums[i * ITEMS + (group * ROWS * POWERS + n) * LANES + lane];
-                x_step(m, carry[n], sum);
-#pragma unroll
-                for (int o = 0; o <= X_REACH; ++o) done[o][n / POWERS * PAIRS + n % POWERS] = sum[o];
+                for (int i = 0; i < X_POWERS; ++i) m[i] = from[i * ITEMS + k * LANES];
+                x_step(m, carry[k], done[k]);
             }
 #pragma unroll
             for (int o = 0; o <= X_REACH; ++o) {
+                double m[POWERS], q[PAIRS];
 #pragma unroll
-                for (int j = 0; j < ROWS; ++j) line_step(done[o] + j * PAIRS, done[o] + j * PAIRS, 1);
-                double* to = pairs + o * SHEET + group * PAIRS * LANES + lane;
+                for (int k = 0; k < POWERS; ++k) m[k] = done[k][o];
+                pair_products(m, q);
 #pragma unroll
-                for (int k = 0; k < PAIRS; ++k) {
-                    double m[POWERS], q[PAIRS];
-#pragma unroll
-                    for (int j = 0; j < ROWS; ++j) m[j] = done[o][j * PAIRS + k];
-                    if (ROWS > 1) pair_products(m, q);
-#pragma unroll
-                    for (int j = 0; j < (ROWS > 1 ? PAIRS : 1); ++j) to[(j * PAIRS + k) * LANES] = ROWS > 1 ? q[j] : m[j];
-                }
+                for (int k = 0; k < PAIRS; ++k) pairs[o * SHEET + (group * PAIRS + k) * LANES + lane] = q[k];
             }
         }
         __syncthreads();
-        if (x + 1 < x1) fetch(x + 1);
+        if (BUFFERS == 1 && x + 1 < x1) fetch(x + 1);
         if (x < x0) continue;
-        if (GROUPS > 1) {
-            for (int k = group; works && k < PAIRS; k += GROUPS)
+        if (DIM > 1) {
+            for (int k = group; works && k < PAIRS; k += Y_POWERS)
 #pragma unroll
                 for (int o = 0; o <= X_REACH; ++o) {
-                    double* at = pairs + o * SHEET + k * LANES + lane;
-                    line_step(at, at, PAIRS * LANES);
+                    double m[POWERS], q[PAIRS], *at = pairs + o * SHEET + k * LANES + lane;
+#pragma unroll
+                    for (int j = 0; j < POWERS; ++j) m[j] = at[j * PAIRS * LANES];
+                    pair_products(m, q);
+#pragma unroll
+                    for (int j = 0; j < PAIRS; ++j) at[j * PAIRS * LANES] = q[j];
                 }
             __syncthreads();
         }
         if (!writes) continue;
-        double* to = values + (share * COMPONENTS + component(c3)) * nodes + grid.first_node(x, y3, z0 + iz);
 #pragma unroll
-        for (int k0 = 0; k0 < OWN_OFFSETS; k0 += BATCH) {  // a batch of loads on its way at a time
-            double before[BATCH];
+        for (int k = 0; k < OWN_OFFSETS; ++k) {
+            double sum = 0.0;
 #pragma unroll
-            for (int k = k0; k < k0 + BATCH; ++k)
-                if (share + k * SHARE < OFFSETS) before[k - k0] = to[k * apart];
-#pragma unroll
-            for (int k = k0; k < k0 + BATCH; ++k) {
-                double sum = 0.0;
-#pragma unroll
-                for (int s = 0; s < SHARE; ++s)  // so that the offset is known when this is compiled
-                    if (s == share && s + k * SHARE < OFFSETS) sum = cells_sum(cells, s + k * SHARE);
-                if (share + k * SHARE < OFFSETS) to[k * apart] = before[k - k0] + sum;
-            }
+            for (int s = 0; s < SHARE; ++s)  // so that the offset is known when this is compiled
+                if (s == share && s + k * SHARE < OFFSETS) sum = cells_sum(cells, s + k * SHARE);
+            if (share + k * SHARE < OFFSETS) to[k * apart] = before[k] + sum;
         }
     }
 }

@@ -139,7 +139,7 @@ def expand(backend, block: Block, D, stencil, moments=None) -> None:
     tiles, chunks = -(-wy // tile_y) * -(-wz // tile_z), -(-stencil.shape[1] // chunk)
     slabs = max(min(ENOUGH_BLOCKS // (tiles * chunks), wx // (2 * block.order)), 1)
     arguments = _grid_arguments(block)
-    backend.launch("mass_expand.cu", "expand_stencil", (tiles, slabs, chunks), threads,
+    backend.launch("mass_expand.cu", "expand_stencil", (tiles * chunks, slabs), threads,
                    (D, stencil, *arguments, np.int32(-(-wx // slabs))), shared=shared, **macros)
     if moments is not None:
         backend.launch("mass_moments.cu", "expand_moments", (-(-4 * wx * wy * wz // 256), 1), 256,
