@@ -7,6 +7,7 @@ written once to ``<name>.xdmf.h5``. Values at nodes and at cell centres are two 
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
@@ -17,6 +18,7 @@ from ecsim.output.snapshots import COMPONENTS, list_snapshots
 from ecsim.output.storage import discard, part_of, reason
 
 GRIDS = ("node", "centre")
+MOST_KEPT = 8192
 
 
 def write_xdmf(run: str | os.PathLike[str], name: str) -> Path:
@@ -56,7 +58,7 @@ def _write_points(path: Path, snapshot: Path) -> None:
 def _document(run: Path, files: list[Path], points: str):
     yield '<?xml version="1.0"?>\n<Xdmf Version="3.0">\n<Domain>'
     for grid in GRIDS:
-        blocks = [block for file in files if (block := _grid(run, file, points, grid))]
+        blocks = [block for file in files if (block := _grid(run, file, file.stat().st_mtime_ns, points, grid))]
         if blocks:
             yield f'<Grid Name="{grid}s" GridType="Collection" CollectionType="Temporal">'
             yield from blocks
@@ -64,8 +66,9 @@ def _document(run: Path, files: list[Path], points: str):
     yield "</Domain>\n</Xdmf>\n"
 
 
-def _grid(run: Path, path: Path, points: str, grid: str) -> str:
-    """One time of one grid, or nothing where no record lies on it."""
+@lru_cache(maxsize=MOST_KEPT)
+def _grid(run: Path, path: Path, changed: int, points: str, grid: str) -> str:
+    """One time of one grid, or nothing where no record lies on it; kept for a file that has not ``changed``."""
     with h5py.File(path, "r", locking="best-effort") as file:
         ((step, iteration),) = file["data"].items()
         found = []
