@@ -130,7 +130,7 @@ def test_deck_is_frozen():
         ({"species__0__drift": [0.1, 0.2]}, ["species.ions.drift = [0.1, 0.2]", "3 elements, not 2"]),
         ({"species__0": 7}, ["species.0 = 7", "written [[species]]"]),
         ({"species": {"name": "ions"}}, ["species = {", "written [[species]]"]),
-        ({"particles__seed": -1}, ["particles.seed = -1", ">= 0"]),
+        ({"particles__seed": -1}, ["particles.seed = -1", "0 <= seed <="]),
         ({"particles__ids": 1}, ["particles.ids = 1", "must be true or false, not an integer"]),
         ({"solver__tolerance": 0}, ["solver.tolerance = 0", "0 < tolerance < 1"]),
         ({"solver__guess": 1}, ["solver.guess = 1", "a string, not an integer"]),
@@ -314,10 +314,23 @@ def test_random_decks_round_trip(seed, tmp_path):
     assert load_deck(path) == deck
 
 
+def test_diagnostics_round_trip(tmp_path):
+    entries = [{"kind": "fields", "every": 2, "records": ["E", "moments"], "stride": 3, "name": "mine"},
+               {"kind": "probe", "every": 1, "position": [0.1] * len(GOOD["grid"]["cells"])}]
+    deck = load_deck({**GOOD, "diagnostic": entries}, {"diagnostic.mine.every": 5, "diagnostic.probe.every": 7})
+    assert [(d.name, d.params.every) for d in deck.diagnostic] == [("mine", 5), ("probe", 7)]
+    path = tmp_path / "deck.toml"
+    path.write_text(dump(deck), encoding="utf-8")
+    assert load_deck(path) == deck
+
+
 def test_resolved_holds_every_key_that_is_set():
     tables = resolved(load_deck(GOOD))
     assert list(tables) == [field.name for field in dataclasses.fields(Deck) if field.name != "source"]
+    assert tables["diagnostic"] == []
     for name, cls in SECTIONS.items():
+        if name == "diagnostic":
+            continue
         table = tables[name][0] if name == "species" else tables[name]
         optional = {key for key, field in keys_of(cls).items() if field.default is None} if name != "problem" else set()
         expected = {"name", *keys_of(registry()["thermal"].Params)} if name == "problem" else set(keys_of(cls))

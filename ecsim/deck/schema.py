@@ -138,7 +138,7 @@ class Particles:
         choices=("float64", "float32"),
         help="Number type of the position in the cell (float32 saves 4 bytes a dimension)",
     )
-    seed: int = key(0, low=0, high=2**64 - 1,
+    seed: int = key(0, low=0, high=2**63 - 1,
                     help="Seed of the random numbers: the same plasma on any number of ranks or threads")
     sort_every: int = key(1, low=1, help="Steps between sorts by cell")
     ids: bool = key(False, help="Give every particle a 64-bit number that it keeps (8 bytes a particle)")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scipy import constants
-
 
 @dataclass(frozen=True)
 class Quantity:
@@ -26,8 +24,9 @@ class Quantity:
         """The code unit in SI for a reference ``omega_pi`` (rad/s) of protons; 1 for None."""
         if omega_pi is None:
             return 1.0
+        from scipy import constants as si
+
         a, b, c, e, f = self.powers
-        si = constants
         return omega_pi**a * si.m_p**b * si.c**c * si.e**e * si.epsilon_0**f
 
 
