@@ -64,9 +64,9 @@ class Plasma:
         self._sum_up()
 
     def resume(self, step: int, E_theta, previous_E=None) -> None:
-        """Go on after ``step`` cycles, with owned E^{n−1+θ} and, if there is a history, E^{n−1}, (3, *cells) on the host.
+        """Go on after ``step`` cycles, from the fields and particles that the plasma was made with (collective).
 
-        The fields and particles are those the plasma was made with (collective).
+        E_theta, previous_E : E^{n−1+θ} and, if there is a history, E^{n−1}; owned (3, *cells), on the host.
         """
         self.step = step
         self.E_theta[self.owned] = self.backend.from_host(np.ascontiguousarray(E_theta))

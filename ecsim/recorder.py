@@ -121,7 +121,8 @@ class Recorder:
             "step": p.step, "time": p.time, "electric": energies["electric"], "magnetic": energies["magnetic"],
             "kinetic": np.array(list(energies["kinetic"].values())), "total": energies["total"],
             "drift": simulation.drift(), "momentum": p.momentum(), "charge": p.charge(),
-            "divergence_B": divergence_B(p.operators.divergence_of_centres(p.B), p.halo.max), "gauss_residual": self._gauss,
+            "divergence_B": divergence_B(p.operators.divergence_of_centres(p.B), p.halo.max),
+            "gauss_residual": self._gauss,
             "iterations": solution.iterations if solution else 0, "residual": solution.residual if solution else 0.0,
             "at_rounding": bool(solution and solution.at_rounding),
         }

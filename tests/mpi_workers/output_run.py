@@ -1,4 +1,4 @@
-"""``python output_run.py DIRECTORY STEPS [go-on]``: the restart deck with every kind of diagnostic, into a directory."""
+"""``python output_run.py DIRECTORY STEPS [go-on]``: the restart deck with every kind of diagnostic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from restart_cases import EVERYTHING, run  # noqa: E402
+from restart_cases import EVERYTHING, run
 
 if __name__ == "__main__":
     directory, steps, *more = sys.argv[1:]
