@@ -30,8 +30,8 @@
 constexpr int WARPS = 4;
 constexpr int ROWS = 3 + WEIGHTS + IDS;  // 8-byte components besides the position: v, w, id
 constexpr int PARTICLE_BYTES = DIM * sizeof(POS) + 8 * ROWS;
-constexpr int ROOM = 48 * 1024 / WARPS - sizeof(Fields) - sizeof(Leavers);  // bytes for two batches of a warp
-constexpr int BATCH = MOST * PARTICLE_BYTES * 2 <= ROOM ? MOST : 32, EACH = BATCH / 32;
+constexpr int ROOM = 56 * 1024 / WARPS - sizeof(Fields) - sizeof(Leavers);  // bytes for two batches and the ring of a warp
+constexpr int BATCH = (2 * MOST + 64) * PARTICLE_BYTES <= ROOM ? MOST : 32, EACH = BATCH / 32;
 
 // Particles on their way. A lane fetches 16 bytes at a time, so slots are fetched from a multiple of ALIGNED on.
 constexpr int ALIGNED = 16 / sizeof(float);
@@ -40,44 +40,94 @@ struct Batch {
     __align__(16) POS s[DIM][BATCH];
 };
 
+// Particles that stay, on their way back: a ring of two blocks of 32. A full block is written at once, to whole sectors.
+struct Kept {
+    __align__(16) double row[ROWS][64];
+    __align__(16) POS s[DIM][64];
+};
+
 struct Shared {
     Fields fields;
     Leavers leavers;
     Batch batch[2];
+    Kept kept;
 };
 
-// Start to fetch `n` items from `slot` on of N rows.
-template <class T, int N>
-__device__ inline void fetch_rows(T* const (&from)[N], Slot slot, int n, T (&to)[N][BATCH], int lane) {
-    constexpr int PIECE = 16 / sizeof(T), PIECES = BATCH / PIECE;
+// Bytes of dynamic shared memory of a launch.
+extern "C" {
+__constant__ int launch_sizes[8] = {WARPS * sizeof(Shared)};
+}
+
+// The 8-byte rows of a store as one array.
+struct Rows {
+    double* of[ROWS];
+};
+
+__device__ inline Rows rows_of(const Store& store) {
+    Rows rows = {{store.v[0], store.v[1], store.v[2]}};
+#if WEIGHTS
+    rows.of[3] = store.w;
+#endif
+#if IDS
+    rows.of[3 + WEIGHTS] = (double*)store.id;
+#endif
+    return rows;
+}
+
+// For each of N rows of `length` items, 16 bytes a lane: copy(row of `of`, first item, row number) of those below `n`.
+template <int length, class T, int N, class Copy>
+__device__ inline void by_pieces(T* const (&of)[N], int n, int lane, Copy copy) {
+    constexpr int PIECE = 16 / sizeof(T), PIECES = length / PIECE;
 #pragma unroll
     for (int r = 0; r < (N * PIECES + 31) / 32; ++r) {
         const int q = lane + 32 * r, row = q / PIECES, j = q % PIECES * PIECE;
-        const T* source = from[0];
+        T* chosen = of[0];
 #pragma unroll
         for (int k = 1; k < N; ++k)
-            if (row == k) source = from[k];
-        if (row < N && j < n) copy_async((ulonglong2*)&to[row][j], (const ulonglong2*)&source[slot + j]);
+            if (row == k) chosen = of[k];
+        if (row < N && j < n) copy(chosen, j, row);
     }
 }
 
 // Start to fetch `n` particles from `slot` on.
 __device__ inline void fetch(const Store& from, Slot slot, int n, Batch& to, int lane) {
-#if WEIGHTS && IDS
-    double* const rows[ROWS] = {from.v[0], from.v[1], from.v[2], from.w, (double*)from.id};
-#elif WEIGHTS
-    double* const rows[ROWS] = {from.v[0], from.v[1], from.v[2], from.w};
-#elif IDS
-    double* const rows[ROWS] = {from.v[0], from.v[1], from.v[2], (double*)from.id};
-#else
-    double* const rows[ROWS] = {from.v[0], from.v[1], from.v[2]};
-#endif
     POS* s[DIM];
 #pragma unroll
     for (int k = 0; k < DIM; ++k) s[k] = from.s[k];
-    fetch_rows<double, ROWS>(rows, slot, n, to.row, lane);
-    fetch_rows<POS, DIM>(s, slot, n, to.s, lane);
+    by_pieces<BATCH>(rows_of(from).of, n, lane, [&](const double* row, int j, int k) {
+        copy_async((ulonglong2*)&to.row[k][j], (const ulonglong2*)&row[slot + j]);
+    });
+    by_pieces<BATCH>(s, n, lane, [&](const POS* row, int j, int k) {
+        copy_async((ulonglong2*)&to.s[k][j], (const ulonglong2*)&row[slot + j]);
+    });
     close_group();
+}
+
+__device__ inline void keep(Kept& kept, int at, const Particle& p) {
+#pragma unroll
+    for (int k = 0; k < DIM; ++k) kept.s[k][at] = p.s[k];
+#pragma unroll
+    for (int k = 0; k < 3; ++k) kept.row[k][at] = p.v[k];
+#if WEIGHTS
+    kept.row[3][at] = p.w;
+#endif
+#if IDS
+    kept.row[3 + WEIGHTS][at] = __longlong_as_double((long long)p.id);
+#endif
+}
+
+// Write the block of the ring that begins at `head` to `slot` on: `n` particles, and what stands behind them up to a
+// multiple of eight, so that sectors of 32 bytes are written whole.
+__device__ inline void write_back(const Kept& kept, int head, int n, const Store& to, Slot slot, int lane) {
+    POS* s[DIM];
+#pragma unroll
+    for (int k = 0; k < DIM; ++k) s[k] = to.s[k];
+    const int whole = (n + 7) / 8 * 8;
+    by_pieces<32>(rows_of(to).of, whole, lane, [&](double* row, int j, int k) {
+        *(ulonglong2*)&row[slot + j] = *(const ulonglong2*)&kept.row[k][head + j];
+    });
+    by_pieces<32>(s, whole, lane,
+                  [&](POS* row, int j, int k) { *(ulonglong2*)&row[slot + j] = *(const ulonglong2*)&kept.s[k][head + j]; });
 }
 
 __device__ inline void take(const Batch& from, int j, Particle& p) {
@@ -122,11 +172,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
                RunHead* heads, Word* status, double* sums, int nx, int ny, int nz, const double* E, const double* B,
                double beta, double hx, double hy, double hz, double uniform, int cut, int resume) {
     if (KICK) resume = 0;
-    __shared__ Shared all[WARPS];
+    extern __shared__ __align__(16) char memory[];
     const int lane = threadIdx.x & 31, warp = blockIdx.x * WARPS + (threadIdx.x >> 5), n_warps = gridDim.x * WARPS;
     const Grid grid = {nx, ny, nz};
     const int n_cells = grid.ncells();
-    Shared& sh = all[threadIdx.x >> 5];
+    Shared& sh = ((Shared*)memory)[threadIdx.x >> 5];
     const Store store = STORE;
     Outbox box = {records, capacity, heads, status, n_cells, 0, 0};
     const double h[3] = {hx, hy, hz};
@@ -147,10 +197,14 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
         if (KICK && after.number < n_cells) load_fields(E, B, grid, after.number, lane, values);
         const unsigned out = cut ? __ballot_sync(ALL, lane < BINS && leads_out(grid, cell.number, lane, cut)) : 0u;
         int stay = resume ? count[cell.number] : 0, staged = 0, unbinned_from = -1;
+        int head = 0, kept = 0;  // of the ring, with KICK; without, every particle is written by itself
         int tail = resume ? last_run(heads, cell.number) : -1;
         // Send off the staged leavers; `read`: all slots below it are in registers or already dealt with.
         auto ship = [&](int read) {
             if (!flush(sh.leavers, staged, box, cell.number, tail, lane)) {
+                if (kept > 0) write_back(sh.kept, head, kept, store, cell.first + stay, lane);
+                stay += kept, kept = 0;
+                __syncwarp();
                 unbinned_from = read - staged;
                 unbinned += staged;
                 for (int k = lane; k < staged; k += 32) {
@@ -197,13 +251,25 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
                     unbinned += __popc(leave[u]);
                     continue;
                 }
-                if (stays) save(store, cell.first + stay + __popc(remain[u] & below), p[u]);
+                const int rank = __popc(remain[u] & below);
+                if (KICK) {
+                    if (stays) keep(sh.kept, (head + kept + rank) & 63, p[u]);
+                    kept += __popc(remain[u]);
+                    __syncwarp();
+                    if (kept >= 32) {
+                        write_back(sh.kept, head, 32, store, cell.first + stay, lane);
+                        head ^= 32, kept -= 32, stay += 32;
+                        __syncwarp();
+                    }
+                } else {
+                    if (stays) save(store, cell.first + stay + rank, p[u]);
+                    stay += __popc(remain[u]);
+                }
                 if (leaves) {
                     const int k = staged + __popc(leave[u] & below);
                     pack(p[u], &sh.leavers.records[k * WORDS]);
                     sh.leavers.bin[k] = (unsigned char)bin[u];
                 }
-                stay += __popc(remain[u]);
                 staged += __popc(leave[u]);
             }
             leavers += leaving;
@@ -212,6 +278,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
             done += BATCH;
         } while (done < cell.end);
         if (staged > 0) ship(cell.end);
+        if (kept > 0) write_back(sh.kept, head, kept, store, cell.first + stay, lane);
+        stay += kept;
         if (lane == 0) {
             count[cell.number] = stay;
             progress[cell.number] = int2{unbinned_from < 0 ? cell.end : unbinned_from, cell.end};

@@ -64,11 +64,14 @@ struct Home {
 };
 
 // Its arrivals sorted out. This lane's bin: `before` of the first runs' records lie in bins below, `put` of all
-// arrivals. Of 32 records that are fetched together, this lane puts one, from `bin`, to slot number `to` behind the cell's own.
+// arrivals. Where there are no further runs, they go behind the cell's own particles one after the other; then they are
+// counted from `lead` on, and the cell's last `lead` particles, which begin at a multiple of eight slots, are written
+// again with them: sectors of 32 bytes are written whole.
 struct Mail {
-    unsigned whole;  // particles of the cell with them
-    int before, put, n_first;
-    int bin, to;
+    unsigned whole;  // particles of the cell with the arrivals
+    int before, put, n_first, lead;
+    bool scattered;
+    int bin, to;  // of the one that this lane puts: its bin, and its slot counted from the cell's own particles on
 };
 
 // Records on their way.
@@ -104,27 +107,43 @@ extern "C" __global__ void __launch_bounds__(128)
         walk.step(grid, (walk.cell + 1) % RUN ? one : jump);
         return h;
     };
-    // Start to fetch 32 records of the first runs of all bins from number j0 on, as far as they are there, word by word with
-    // neighbouring lanes on neighbouring words; also the bin of this lane's one and where it goes.
-    auto take = [&](const Home& h, Mail& m, int j0, Word* letters) {
-        const int j = j0 + lane, n_words = min(32, m.n_first - j0) * WORDS;
-        m.bin = 0;  // the last lane with before <= j, empty bins passed over
+    // Start to fetch numbers i0 … i0 + 31, the records word by word with neighbouring lanes on neighbouring words.
+    auto take = [&](const Home& h, Mail& m, int i0, Word* letters) {
+        const int j = i0 + lane - m.lead;
+        int from_bin = 0;  // the last lane with before <= j, empty bins passed over
 #pragma unroll
         for (int step = 16; step > 0; step /= 2)
-            if (__shfl_sync(ALL, m.before, m.bin + step) <= j) m.bin += step;
-        const int in_bin = j - __shfl_sync(ALL, m.before, m.bin);
-        m.to = __shfl_sync(ALL, m.put, m.bin) + in_bin;
-        const unsigned from = __shfl_sync(ALL, h.run.first(), m.bin) + in_bin;
-        for (int q0 = 0; q0 < n_words; q0 += 32) {
+            if (__shfl_sync(ALL, m.before, from_bin + step) <= j) from_bin += step;
+        const int in_bin = j - __shfl_sync(ALL, m.before, from_bin), put = __shfl_sync(ALL, m.put, from_bin) + in_bin;
+        const unsigned from = __shfl_sync(ALL, h.run.first(), from_bin) + in_bin;
+        m.bin = j < 0 ? STAY : from_bin;
+        m.to = m.scattered ? put : j;
+        const int low = max(0, m.lead - i0) * WORDS, high = min(32, m.n_first + m.lead - i0) * WORDS;
+        for (int q0 = 0; q0 < high; q0 += 32) {
             const int q = q0 + lane, record = q / WORDS;
             const Word number = __shfl_sync(ALL, from, record);
-            if (q < n_words) copy_async(&letters[q], &records[number * WORDS + (q - record * WORDS)]);
+            if (q >= low && q < high) copy_async(&letters[q], &records[number * WORDS + (q - record * WORDS)]);
+        }
+        if (j < 0 && m.n_first > 0) {
+            const Slot slot = h.begin + h.mine + j;
+            Word* letter = &letters[lane * WORDS];
+#pragma unroll
+            for (int k = 0; k < DIM; ++k) copy_async((POS*)letter + k, &store.s[k][slot]);
+#pragma unroll
+            for (int k = 0; k < 3; ++k) copy_async((double*)letter + S_WORDS + k, &store.v[k][slot]);
+#if WEIGHTS
+            copy_async((double*)letter + S_WORDS + 3, &store.w[slot]);
+#endif
+#if IDS
+            copy_async(letter + S_WORDS + 3 + WEIGHTS, &store.id[slot]);
+#endif
         }
         close_group();
     };
-    auto settle = [&](const Home& h, const Mail& m, int j0, const Word* letters) {
+    auto settle = [&](const Home& h, const Mail& m, int i0, const Word* letters) {
+        const int n = m.lead + m.n_first, written = m.scattered ? n : (n + 7) / 8 * 8;
         __syncwarp();
-        if (j0 + lane < m.n_first) {
+        if (m.n_first > 0 && i0 + lane < written) {
             Particle p;
             unpack(&letters[lane * WORDS], p);
 #pragma unroll
@@ -142,9 +161,11 @@ extern "C" __global__ void __launch_bounds__(128)
             total += run.n();
         }
         m.before = sum_below(h.run.n(), lane);
-        m.put = __any_sync(ALL, h.run.more()) ? sum_below(total, lane) : m.before;
+        m.scattered = __any_sync(ALL, h.run.more());
+        m.put = m.scattered ? sum_below(total, lane) : m.before;
         m.whole = h.mine + __shfl_sync(ALL, m.put, 31);
         m.n_first = m.whole > h.end - h.begin ? 0 : __shfl_sync(ALL, m.before, 31);
+        m.lead = m.scattered ? 0 : h.mine % 8;
         take(h, m, 0, letters);
         return m;
     };
@@ -167,10 +188,10 @@ extern "C" __global__ void __launch_bounds__(128)
         wait_groups<1>();
         settle(here, mail, 0, letters);
         while (mail.whole <= here.end - here.begin) {  // the rest of these runs, then further runs, if there are any
-            for (int j = 32; j < mail.n_first; j += 32) {
-                take(here, mail, j, letters);
+            for (int i = 32; i < mail.lead + mail.n_first; i += 32) {
+                take(here, mail, i, letters);
                 wait_groups<0>();
-                settle(here, mail, j, letters);
+                settle(here, mail, i, letters);
             }
             if (!__any_sync(ALL, here.run.more())) break;
             mail.put += here.run.n();

@@ -20,7 +20,7 @@ from ecsim.backend.cuda.store import SLACK
 from ecsim.grid import Block, Grid
 
 DT, SPEED = 1.0, 0.0343          # cells a step: 8 % leave their cell
-VARIANTS = [{"OCCUPANCY": occupancy, "MOST": batch} for occupancy, batch in ((4, 64), (3, 64), (5, 32), (6, 32))]
+VARIANTS = [{"OCCUPANCY": occupancy, "MOST": batch} for occupancy, batch in ((4, 64), (3, 64), (5, 32))]
 
 
 class TimedBackend(CudaBackend):
@@ -35,8 +35,11 @@ class TimedBackend(CudaBackend):
         with self.span(name):
             super().launch(file, name, grid, threads, arguments, **macros, **self.tuning.get(name, {}))
 
-    def resident_blocks(self, file, name, threads, **macros) -> int:
-        return super().resident_blocks(file, name, threads, **macros, **self.tuning.get(name, {}))
+    def resident_blocks(self, file, name, threads, shared, **macros) -> int:
+        return super().resident_blocks(file, name, threads, shared, **macros, **self.tuning.get(name, {}))
+
+    def launch_sizes(self, file, **macros):
+        return super().launch_sizes(file, **macros, **(self.tuning.get("move_cells", {}) if file == "move.cu" else {}))
 
     @contextmanager
     def span(self, name: str):

@@ -38,7 +38,7 @@ class HostCudaBackend(CudaBackend):
     def launch_sizes(self, file, **macros):
         return host_launch_sizes(file, **macros)
 
-    def resident_blocks(self, file, name, threads, **macros) -> int:
+    def resident_blocks(self, file, name, threads, shared, **macros) -> int:
         return 3
 
     def to_host(self, a):

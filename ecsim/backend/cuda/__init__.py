@@ -130,12 +130,12 @@ class CudaBackend:
         """What a launch must agree on with ``file`` compiled with ``macros``."""
         return launch_sizes(file, **macros)
 
-    def resident_blocks(self, file: str, name: str, threads: int, **macros) -> int:
-        """Blocks of a kernel that the whole device holds at a time."""
-        compiled = self._kernel(file, name, 0, macros)
+    def resident_blocks(self, file: str, name: str, threads: int, shared: int, **macros) -> int:
+        """Blocks of a kernel, with ``shared`` bytes of dynamic shared memory, that the whole device holds at a time."""
+        compiled = self._kernel(file, name, shared, macros)
         if compiled not in self._resident:
             per_multiprocessor = self.xp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
-                compiled.kernel.ptr, threads, 0)
+                compiled.kernel.ptr, threads, shared)
             self._resident[compiled] = per_multiprocessor * self.xp.cuda.Device().attributes["MultiProcessorCount"]
         return self._resident[compiled]
 

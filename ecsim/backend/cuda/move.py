@@ -117,8 +117,9 @@ def _macros(store, kick: bool) -> dict:
 
 
 def _resident_blocks(store, kick: bool) -> int:
-    resident = store.backend.resident_blocks("move.cu", "move_cells", 32 * WARPS, **_macros(store, kick))
-    return min(_blocks(store), resident)
+    macros = _macros(store, kick)
+    shared = store.backend.launch_sizes("move.cu", **macros)[0]
+    return min(_blocks(store), store.backend.resident_blocks("move.cu", "move_cells", 32 * WARPS, shared, **macros))
 
 
 def _move_cells(store, beta, dt, E_nodes=None, B_nodes=None, resume: int = 0):
@@ -130,14 +131,15 @@ def _move_cells(store, beta, dt, E_nodes=None, B_nodes=None, resume: int = 0):
         (*store.rows, store.first, store.count, outbox.progress, outbox.words, outbox.capacity(store.record_words),
          outbox.heads, outbox.status, sums, *store.geometry, E_nodes, B_nodes, float(beta), *store.steps(dt),
          store.uniform_weight, store.cut, resume),
-        **_macros(store, kick))
+        shared=backend.launch_sizes("move.cu", **_macros(store, kick))[0], **_macros(store, kick))
     return None if sums is None else backend.sum_rows(sums)
 
 
 def _append_arrivals(store, again: int = 0) -> None:
     backend, outbox = store.backend, store.backend.outbox
     macros = {"DIM": store.block.d, **store.macros}
-    blocks = min(_blocks(store), backend.resident_blocks("move_arrivals.cu", "append_arrivals", 32 * WARPS, **macros))
+    resident = backend.resident_blocks("move_arrivals.cu", "append_arrivals", 32 * WARPS, 0, **macros)
+    blocks = min(_blocks(store), resident)
     backend.launch(
         "move_arrivals.cu", "append_arrivals", (blocks, 1), 32 * WARPS,
         (*store.rows, store.first, store.count, outbox.need, outbox.words, outbox.capacity(store.record_words),
