@@ -49,8 +49,8 @@ def small_disk(request, tmp_path):
     place.mkdir()
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={request.param}", "tmpfs", place], capture_output=True)
-    if mounted.returncode:
+    command = ["mount", "-t", "tmpfs", "-o", f"size={request.param}", "tmpfs", place]
+    if subprocess.run(command, capture_output=True).returncode:
         pytest.skip("a small file system cannot be mounted here")
     yield place
     subprocess.run(["umount", place], check=True)
@@ -59,7 +59,7 @@ def small_disk(request, tmp_path):
 def test_a_full_disk_ends_the_run_cleanly(small_disk, tmp_path):
     deck = tmp_path / "deck.toml"
     deck.write_text(DECK, encoding="utf-8")
-    command = [sys.executable, "-m", "ecsim", "run", str(deck), "-o", str(small_disk / "run"), "--device", "cpu", "--quiet"]
+    command = [sys.executable, "-m", "ecsim", "run", deck, "-o", small_disk / "run", "--device", "cpu", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 3, done.stderr
     message, = done.stderr.strip().splitlines()
