@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -93,14 +94,24 @@ def test_energy_and_current_are_kept(results, ranks):
     many = results(ranks)
     drifts = {key: float(many[key][0]) for key in many if key.endswith(":check_drift")}
     currents = {key: float(many[key][0]) for key in many if key.endswith(":check_current")}
-    assert len(drifts) == 10 and max(drifts.values()) < 2e-14, drifts
-    assert len(currents) == 7 and max(currents.values()) < 1e-14, currents
+    assert len(drifts) == 11 and max(drifts.values()) < 2e-14, drifts
+    assert len(currents) == 8 and max(currents.values()) < 1e-14, currents
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])
 def test_ghosts_sums_and_gathering_by_every_transport(ranks):
     done = start(ranks, "exchange.py")
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not there")
+def test_the_cuda_backend_on_two_ranks_as_the_cpu_on_one(results, tmp_path):
+    done = start(2, "emulated_cuda.py", tmp_path / "cuda.npz")
+    assert done.returncode == 0, done.stderr[-3000:]
+    one = results(None)
+    with np.load(tmp_path / "cuda.npz") as many:
+        for key in (key for key in many if ":check" not in key):
+            assert np.abs(many[key] - one[key]).max() <= 1e-11 * np.abs(one[key]).max(), key
 
 
 def test_an_exception_on_one_rank_ends_the_job():

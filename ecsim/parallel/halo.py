@@ -29,8 +29,9 @@ class Faces:
 
     def pack(self, arrays, k: int, first: tuple[int, int]) -> tuple:
         """The layers of all arrays that begin at ``first`` (low, high) along dimension k, in two buffers."""
-        packed = ([a[self._layers(k, begin)].reshape(-1) for a in arrays] for begin in first)
-        return tuple(self.xp.concatenate(some) if len(some) > 1 else some[0] for some in packed)
+        xp = self.xp
+        packed = ([xp.ascontiguousarray(a[self._layers(k, begin)]).reshape(-1) for a in arrays] for begin in first)
+        return tuple(xp.concatenate(some) if len(some) > 1 else some[0] for some in packed)
 
     def unpack(self, arrays, k: int, first: tuple[int, int], buffers: tuple, add: bool) -> None:
         """The inverse: set these layers or, from the high side on, add to them."""

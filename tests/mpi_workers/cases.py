@@ -59,10 +59,10 @@ def charge_flow(p):
     return p.halo.sum(sum(s.sums[1:4] for s in p.species))
 
 
-def cycles(arguments, **how):
-    """Ten cycles: fields, energies, momentum, charge; how well energy and current are kept."""
+def cycles(arguments, count=CYCLES, **how):
+    """So many cycles: fields, energies, momentum, charge; how well energy and current are kept."""
     run = Simulation.from_arrays(**arguments, **how)
-    run.step(CYCLES - 1)
+    run.step(count - 1)
     flow = charge_flow(run.plasma)
     run.step()
     energies = run.energies()
@@ -90,6 +90,11 @@ def line(shape, method):
 def thin():
     """Blocks as thin as the ghosts on eight ranks, beside a dimension of one cell."""
     return cycles(random_plasma((16, 1), 4, per_cell=40), shape="tsc", ranks=(world().size, 1))
+
+
+def small(method="pair"):
+    """Few cells, for kernels that are run slowly."""
+    return cycles(random_plasma((9, 4), 5, per_cell=5), count=3, method=method, ranks=(world().size, 1))
 
 
 def shower(shape):
@@ -138,6 +143,7 @@ CASES = {
     "line-cic-direct": lambda: line("cic", "direct"),
     "line-tsc-pair": lambda: line("tsc", "pair"),
     "thin": thin,
+    "small": small,
     "shower-cic": lambda: shower("cic"),
     "shower-tsc": lambda: shower("tsc"),
     "deck-box": lambda: deck([24, 16, 8], [12.0, 8.0, 4.0], "cic", "quiet", HARRIS),

@@ -53,6 +53,9 @@ def check_halo(topology, transport, backend=None):
                      zip(block.padded, block.origin, topology.grid.cells, strict=True)))
     for a, whole in zip((first, second), wholes, strict=True):
         assert np.array_equal(np.array(a), whole[(slice(None), *where)])
+        a[(slice(None), *np.nonzero(ghosts))] = -1.0
+        domain.halo.fill(a)
+        assert np.array_equal(np.array(a), whole[(slice(None), *where)])
     spread = domain.spread(wholes[0][(slice(None), *owned)])
     assert np.array_equal(spread.whole(), wholes[0])
     pieces = list(spread.pieces())
