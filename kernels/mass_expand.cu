@@ -20,7 +20,7 @@
 // The outermost nodes are one or two more than the cells: tiles of 17 nodes fit 16, 32, ... cells.
 constexpr int TZ = ORDER == 1 ? 17 : 8, TY = DIM == 1 ? 1 : ORDER == 1 ? 3 : 4;
 constexpr int CHUNK = ORDER == 1 && COMPONENTS == 9 ? 4 : 1, CHUNKS = (COMPONENTS + CHUNK - 1) / CHUNK;
-constexpr int BLOCKS = ORDER == 1 ? 1 : 2, BUFFERS = ORDER == 1 ? 2 : 1;
+constexpr int BLOCKS = ORDER == 1 ? 1 : 2;
 constexpr int Y_POWERS = DIM > 1 ? POWERS : 1, Y_PAIRS = DIM > 1 ? PAIRS : 1;
 constexpr int CY = TY + Y_REACH, CZ = TZ + Z_REACH, CELLS = CY * CZ, TILE = CELLS | 1;  // odd: no bank conflicts
 constexpr int YZ_POWERS = Y_POWERS * POWERS, YZ_PAIRS = Y_PAIRS * PAIRS;
@@ -33,8 +33,8 @@ constexpr int SHARE = THREADS / (TY * TZ * CHUNK), OWN_OFFSETS = (OFFSETS + SHAR
 
 // Of a launch: threads, bytes of shared memory, nodes of a block in y and z, components of a block, numbers of a cell's D.
 extern "C" {
-__constant__ int launch_sizes[8] = {
-    THREADS, (BUFFERS * X_POWERS * ITEMS + (X_REACH + 1) * SHEET) * (int)sizeof(double), TY, TZ, CHUNK, CELL_SIZE};
+__constant__ int launch_sizes[8] = {THREADS,  (X_POWERS * ITEMS + (X_REACH + 1) * SHEET) * (int)sizeof(double), TY, TZ, CHUNK,
+                                    CELL_SIZE};
 }
 
 // Contributions of one plane of cells to x pairs (node j, node j + offset), j counted from the cell's first node.
@@ -88,7 +88,7 @@ __device__ __forceinline__ double cells_sum(const double* at, int offset) {
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     expand_stencil(const double* __restrict__ D, double* __restrict__ values, int nx, int ny, int nz, int planes) {
     extern __shared__ __align__(16) char memory[];
-    double *sums = (double*)memory, *pairs = sums + BUFFERS * X_POWERS * ITEMS;
+    double *sums = (double*)memory, *pairs = sums + X_POWERS * ITEMS;
     const Grid grid = {nx, ny, nz};
     const int tiles_z = (nz + Z_REACH + TZ - 1) / TZ, tile = blockIdx.x / CHUNKS, tile_y = tile / tiles_z;
     const int x0 = blockIdx.y * planes, x1 = min(x0 + planes, nx + X_REACH);  // node planes of the block
@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
     auto fetch = [&](int x) {
         if (first >= STRIDE) return;
-        double* to = sums + x % BUFFERS * X_POWERS * ITEMS + n1 * LANES + c1 * TILE;
+        double* to = sums + n1 * LANES + c1 * TILE;
 #pragma unroll
         for (int r = 0; r < FETCHES; ++r) {
             const int cell = first + r * STRIDE;
@@ -147,9 +147,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         }
         copies_wait();
         __syncthreads();
-        if (BUFFERS == 2 && x + 1 < x1) fetch(x + 1);
         if (works) {
-            const double* from = sums + x % BUFFERS * X_POWERS * ITEMS + group * POWERS * LANES + lane;
+            const double* from = sums + group * POWERS * LANES + lane;
             double done[POWERS][X_REACH + 1];
 #pragma unroll
             for (int k = 0; k < POWERS; ++k) {
@@ -169,7 +168,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             }
         }
         __syncthreads();
-        if (BUFFERS == 1 && x + 1 < x1) fetch(x + 1);
+        if (x + 1 < x1) fetch(x + 1);
         if (x < x0) continue;
         if (DIM > 1) {
             for (int k = group; works && k < PAIRS; k += Y_POWERS)

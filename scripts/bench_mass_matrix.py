@@ -3,9 +3,10 @@
 The published study (Pennati & Markidis 2026, arXiv 2604.19286): (a) 1 … 1024 particles per cell on 16³ cells, (b) grids
 of 8³ … 64³ at 128 per cell; scalar (one given coefficient a particle) and tensorial (3×3 with moments, as the cycle
 needs them); CIC and TSC; every method. And (c) the large cases that the targets name. Particles are sorted by support
-cell, counts are Poisson distributed, positions float32. Medians over replays of a graph of launches, by CUDA events,
-after a warm-up, through several sets of inputs in turn. ``sum_ps`` is the work per particle alone, ``total_ps`` with
-what ends in the stencil. Errors are relative to the largest entry, against the CPU's direct sum in float64.
+cell, counts are Poisson distributed, positions float32. Medians over replays of graphs of launches, by CUDA events,
+after a warm-up, through several sets of inputs, the methods in turn. ``sum_ps`` is the work per particle alone,
+``total_ps`` with what ends in the stencil. Errors are relative to the largest entry, against the CPU's direct sum in
+float64.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import sys
 from datetime import datetime, timezone
+from functools import partial
 
 import numpy as np
 
@@ -84,46 +86,65 @@ class Problem:
                               stencil=self.stencil, moments=self.moments, cell=cells.get(id(particles)))
 
 
-def median_ms(backend, work, times: int = 1, budget_ms: float = 80.0) -> float:
-    """Median time of ``work`` on the device, 3 to 30 samples after a warm-up, as many as the budget allows.
+class Timed:
+    """A graph of ``times`` calls of ``work``, so that the host's part of a launch is left out."""
 
-    A sample replays a graph of ``times`` calls, so that the host's part of a launch is left out.
-    """
-    xp = backend.xp
-    work()
-    stream = xp.cuda.Stream(non_blocking=True)
-    backend.synchronize()
-    with stream:
-        stream.begin_capture()
-        for _ in range(times):
-            work()
-        graph = stream.end_capture()
+    def __init__(self, backend, work, times: int) -> None:
+        self.xp, self.times, self.samples = backend.xp, times, []
+        work()
+        backend.synchronize()
+        self.stream = self.xp.cuda.Stream(non_blocking=True)
+        with self.stream:
+            self.stream.begin_capture()
+            for _ in range(times):
+                work()
+            self.graph = self.stream.end_capture()
 
-    def once() -> float:
-        begin, end = xp.cuda.Event(), xp.cuda.Event()
-        begin.record(stream)
-        graph.launch(stream)
-        end.record(stream)
+    def replay(self) -> float:
+        """Milliseconds of one replay; kept as a sample per call."""
+        begin, end = self.xp.cuda.Event(), self.xp.cuda.Event()
+        begin.record(self.stream)
+        self.graph.launch(self.stream)
+        end.record(self.stream)
         end.synchronize()
-        return xp.cuda.get_elapsed_time(begin, end) / times
-
-    once()
-    repeats = int(np.clip(budget_ms / max(times * once(), 1e-3), 3, 30))
-    return float(np.median([once() for _ in range(repeats)]))
+        elapsed = self.xp.cuda.get_elapsed_time(begin, end)
+        self.samples.append(elapsed / self.times)
+        return elapsed
 
 
-def measure(problem: Problem, name: str) -> dict:
-    """Times of one method in ms and in ps per particle."""
-    backend, (method, precision) = problem.backend, METHODS[name]
-    particles, sets = float(np.mean([p.number for p in problem.sets])), len(problem.sets)
-    if method in ("pair", "conventional"):
-        summing = median_ms(backend, lambda: problem.sum_cells(method, precision), sets)
-        total = summing + median_ms(backend, problem.expand)
-    else:
-        cells = {id(p): p.cell_of_slot(backend.xp) for p in problem.sets} if method == "flat" else {}
-        summing = total = median_ms(backend, lambda: problem.add(method, cells), sets)
-    return {"method": name, "particles": particles, "sum_ms": summing, "total_ms": total,
-            "sum_ps": 1e9 * summing / particles, "total_ps": 1e9 * total / particles}
+def medians_ms(backend, works: dict, times: int = 1, budget_ms: float = 400.0) -> dict[str, float]:
+    """Median milliseconds of each work, their samples taken in turn, so that all meet the same clocks of the GPU.
+
+    3 to 30 samples of each after a warm-up, as many as the budget for all of them allows.
+    """
+    timed = {name: Timed(backend, work, times) for name, work in works.items()}
+    for one in timed.values():
+        one.replay()
+    round_ms = sum(one.replay() for one in timed.values())
+    for one in timed.values():
+        one.samples.clear()
+    for _ in range(int(np.clip(budget_ms / max(round_ms, 1e-3), 3, 30))):
+        for one in timed.values():
+            one.replay()
+    return {name: float(np.median(one.samples)) for name, one in timed.items()}
+
+
+def measure(problem: Problem, names) -> list[dict]:
+    """Times of the methods in ms and in ps per particle."""
+    backend, works = problem.backend, {}
+    cells = {id(p): p.cell_of_slot(backend.xp) for p in problem.sets} if "flat" in names else {}
+    for name in names:
+        method, precision = METHODS[name]
+        by_cell = method in ("pair", "conventional")
+        works[name] = partial(problem.sum_cells, method, precision) if by_cell else partial(problem.add, method, cells)
+    summing = medians_ms(backend, works, len(problem.sets))
+    expanding = medians_ms(backend, {"expand": problem.expand}, budget_ms=40.0)["expand"]
+    particles, rows = float(np.mean([p.number for p in problem.sets])), []
+    for name in names:
+        total = summing[name] + (expanding if METHODS[name][0] in ("pair", "conventional") else 0.0)
+        rows.append({"method": name, "particles": particles, "sum_ms": summing[name], "total_ms": total,
+                     "sum_ps": 1e9 * summing[name] / particles, "total_ps": 1e9 * total / particles})
+    return rows
 
 
 def study(backend, which: str, cases, kinds, methods) -> list[dict]:
@@ -133,7 +154,7 @@ def study(backend, which: str, cases, kinds, methods) -> list[dict]:
         for kind in kinds:
             problem = Problem(backend, shape, cells, per_cell, kind)
             case = {"study": which, "shape": shape, "kind": kind, "cells": cells, "per_cell": per_cell}
-            found = [{**case, **measure(problem, name)} for name in methods]
+            found = [{**case, **row} for row in measure(problem, methods)]
             usual = {row["method"]: row for row in found}["conventional"]
             for row in found:
                 row["speedup"] = usual["total_ms"] / row["total_ms"]
@@ -177,7 +198,7 @@ def expansion(backend) -> dict:
     xp, block = backend.xp, Block(Grid((160, 80, 80), (1.0, 1.0, 1.0), 1))
     D = xp.random.random((block.n_cells, cuda.cell_size(backend, block)))
     stencil, moments = xp.zeros((14, 9, *block.padded)), xp.zeros((4, *block.padded))
-    ms = median_ms(backend, lambda: cuda.expand(backend, block, D, stencil, moments))
+    ms = medians_ms(backend, {"expand": partial(cuda.expand, backend, block, D, stencil, moments)})["expand"]
     print(f"expansion of 160×80×80 cells: {ms:.2f} ms", flush=True)
     return {"cells": [160, 80, 80], "ms": ms}
 
