@@ -50,7 +50,7 @@ INLINE long long index_of(const Grid& grid, const int i[3]) {
 }
 
 // Ghosts of `a` (components, *padded) = their owners.
-extern "C" __global__ void __launch_bounds__(256) 
+extern "C" __global__ void __launch_bounds__(256)
     fill_periodic(double* a, long long components, long long shell, int nx, int ny, int nz) {
     const long long item = blockIdx.x * 256LL + threadIdx.x;
     if (item >= components * shell) return;
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // Owners of `a` (components, *padded) += their ghosts, in the C order of the ghosts; the ghosts stay as they are.
-extern "C" __global__ void __launch_bounds__(256) 
+extern "C" __global__ void __launch_bounds__(256)
     add_periodic(double* a, long long components, long long shell, int nx, int ny, int nz) {
     const long long item = blockIdx.x * 256LL + threadIdx.x;
     if (item >= components * shell) return;
