@@ -21,6 +21,7 @@ class Scratch:
 
     def __init__(self) -> None:
         self._buffers: dict[tuple, np.ndarray] = {}
+        self._spare: dict[tuple, np.ndarray] = {}
 
     def take(self, purpose: str, dtype, n: int) -> np.ndarray:
         """An array of n items with whatever is in it; the next ``take`` for this purpose gets the same memory."""
@@ -32,23 +33,22 @@ class Scratch:
     def spare(self, dtype, n: int) -> np.ndarray:
         """An array of exactly n items to ``swap`` with."""
         key = (np.dtype(dtype), n)
-        if key not in self._buffers:
-            self._buffers[key] = np.empty(n, dtype)
-        return self._buffers[key]
+        if key not in self._spare:
+            self._spare[key] = np.empty(n, dtype)
+        return self._spare[key]
 
     def forget(self, n: int) -> None:
         """Give up spare arrays of n items."""
-        for key in [k for k in self._buffers if k[1] == n]:
-            del self._buffers[key]
+        self._spare = {key: array for key, array in self._spare.items() if key[1] != n}
 
     def swap(self, array: np.ndarray) -> None:
         """Leave ``array`` in place of the spare one of its type and length."""
-        self._buffers[array.dtype, len(array)] = array
+        self._spare[array.dtype, len(array)] = array
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(b.nbytes for b in self._buffers.values())
+        return sum(a.nbytes for held in (self._buffers, self._spare) for a in held.values())
 
 
 class ParticleStore:
@@ -205,7 +205,7 @@ class ParticleStore:
         bounds = np.concatenate([[0], np.cumsum(counts.T.ravel())])
         cursor = bounds[:-1].reshape(ranks, many).T.copy()
         index = np.int32 if n < 2**31 else np.int64
-        leavers, order = (self._scratch.take(purpose, index, n) for purpose in ("leavers", "order"))
+        leavers, order = np.empty(int(bounds[-1]), index), self._scratch.take("order", index, n)
         self._threads.run(sort.list_leavers, [(*r, c, leavers) for r, c in zip(ranges, cursor, strict=True)])
         calls, base = [], 0
         for k, (a, b) in enumerate(self.slabs):

@@ -8,10 +8,12 @@ first, then odd ones), so results are the same, bit for bit, for any number of t
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 
 MOST_SLABS = 256
+STACK_BYTES = 2**22
 FEWEST_CELLS = 256
 
 
@@ -32,6 +34,19 @@ def cut(planes: int, cells_per_plane: int, order: int) -> list[tuple[int, int]]:
     return [(first, min(first + thickness, planes)) for first in range(0, planes, thickness)]
 
 
+def _started_pool(count: int) -> ThreadPoolExecutor:
+    """A pool whose threads run already, with stacks for the kernels' work arrays (0.4 MB; some systems give less)."""
+    before = threading.stack_size(STACK_BYTES)
+    try:
+        pool, everyone = ThreadPoolExecutor(count, thread_name_prefix="ecsim"), threading.Barrier(count + 1)
+        for _ in range(count):
+            pool.submit(everyone.wait)
+        everyone.wait()
+    finally:
+        threading.stack_size(before)
+    return pool
+
+
 class Threads:
     """A fixed number of threads, the caller's among them, that share lists of kernel calls."""
 
@@ -39,7 +54,7 @@ class Threads:
         self.count = available_threads() if count is None else int(count)
         if self.count < 1:
             raise ValueError(f"threads = {count}; at least 1 is allowed")
-        self._pool = ThreadPoolExecutor(self.count - 1, thread_name_prefix="ecsim") if self.count > 1 else None
+        self._pool = _started_pool(self.count - 1) if self.count > 1 else None
 
     def run(self, kernel: Callable, calls: Iterable[tuple]) -> None:
         """Call ``kernel(*arguments)`` for all ``calls``, in any order; returns when all are done."""
