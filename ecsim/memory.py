@@ -35,7 +35,7 @@ def arrays(deck: Deck, device: str, block: Block | None = None) -> dict[str, int
 
 
 def cpu_particles(deck: Deck, block: Block) -> dict[str, int]:
-    """The particle stores, and the work arrays of the sort, which species of equal number share."""
+    """The particle stores, and what the sort needs: two arrays for the largest species, one for each size."""
     found = {}
     for species, weights in zip(deck.species, weighted(deck, block), strict=True):
         each = particle_bytes(deck, weights) + (INDEX if deck.particles.sort_every > 1 else 0)
@@ -43,7 +43,8 @@ def cpu_particles(deck: Deck, block: Block) -> dict[str, int]:
         found[f"particles: {species.name}"] = count * each + DOUBLE * (block.n_cells + 1)
     sizes = {species.per_cell for species in deck.species}
     position = 4 if deck.particles.position == "float32" else 0
-    found["work arrays of the sort"] = sum(sizes) * block.n_cells * (3 * INDEX + DOUBLE + position)
+    work = 2 * INDEX * max(sizes, default=0) + (DOUBLE + position) * sum(sizes)
+    found["work arrays of the sort"] = work * block.n_cells
     return found
 
 
