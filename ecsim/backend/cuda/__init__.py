@@ -98,6 +98,7 @@ class CudaBackend:
 
     def _begin(self) -> None:
         self._kernels: dict = {}
+        self._sizes: dict = {}
         self._resident: dict = {}
         self.outbox = Outbox(self.xp)
         self.krylov = Krylov(self)
@@ -128,7 +129,10 @@ class CudaBackend:
 
     def launch_sizes(self, file: str, **macros) -> tuple[int, ...]:
         """What a launch must agree on with ``file`` compiled with ``macros``."""
-        return launch_sizes(file, **macros)
+        key = (file, *macros.items())
+        if key not in self._sizes:
+            self._sizes[key] = launch_sizes(file, **macros)
+        return self._sizes[key]
 
     def resident_blocks(self, file: str, name: str, threads: int, shared: int, **macros) -> int:
         """Blocks of a kernel, with ``shared`` bytes of dynamic shared memory, that the whole device holds at a time."""

@@ -91,16 +91,16 @@ def advance(store, beta: float, dt: float, E_nodes=None, B_nodes=None):
     in their cell and make the energy NaN.
     """
     backend, outbox = store.backend, store.backend.outbox
-    blocks = _resident_blocks(store, E_nodes is not None)
-    spare = POOL * WARPS * blocks
+    plan = _plan(store, E_nodes is not None)
+    spare = POOL * WARPS * plan[2]
     outbox.reserve(store.n_cells, max(int(FRACTION * store.n), LEAST_RECORDS) + spare, store.record_words)
-    sums = _move_cells(store, beta, dt, E_nodes, B_nodes)
+    sums = _move_cells(store, plan, beta, dt, E_nodes, B_nodes)
     _append_arrivals(store)
     status = backend.to_host(outbox.status)
     while status[UNBINNED]:
         records = int(status[RECORDS]) + int(status[UNBINNED])
         outbox.grow(store.n_cells, records + records // 8 + spare, store.record_words)
-        _move_cells(store, 0.0, 0.0, resume=1)
+        _move_cells(store, _plan(store, False), 0.0, 0.0, resume=1)
         _append_arrivals(store)
         status = backend.to_host(outbox.status)
     if status[SHORT_CELLS]:
@@ -111,27 +111,25 @@ def advance(store, beta: float, dt: float, E_nodes=None, B_nodes=None):
     return sums
 
 
-def _macros(store, kick: bool) -> dict:
-    return {"DIM": store.block.d, "ORDER": store.block.order, "KICK": int(kick), "GATHER": store.gather_type,
-            **store.macros}
-
-
-def _resident_blocks(store, kick: bool) -> int:
-    macros = _macros(store, kick)
+def _plan(store, kick: bool) -> tuple[dict, int, int]:
+    """Macros, dynamic shared memory and blocks of the first kernel."""
+    macros = {"DIM": store.block.d, "ORDER": store.block.order, "KICK": int(kick), "GATHER": store.gather_type,
+              **store.macros}
     shared = store.backend.launch_sizes("move.cu", **macros)[0]
-    return min(_blocks(store), store.backend.resident_blocks("move.cu", "move_cells", 32 * WARPS, shared, **macros))
+    resident = store.backend.resident_blocks("move.cu", "move_cells", 32 * WARPS, shared, **macros)
+    return macros, shared, min(_blocks(store), resident)
 
 
-def _move_cells(store, beta, dt, E_nodes=None, B_nodes=None, resume: int = 0):
+def _move_cells(store, plan: tuple, beta: float, dt: float, E_nodes=None, B_nodes=None, resume: int = 0):
     backend, outbox, kick = store.backend, store.backend.outbox, E_nodes is not None
-    blocks = _resident_blocks(store, kick)
+    macros, shared, blocks = plan
     sums = backend.xp.empty((WARPS * blocks, 5)) if kick else None
     backend.launch(
         "move.cu", "move_cells", (blocks, 1), 32 * WARPS,
         (*store.rows, store.first, store.count, outbox.progress, outbox.words, outbox.capacity(store.record_words),
          outbox.heads, outbox.status, sums, *store.geometry, E_nodes, B_nodes, float(beta), *store.steps(dt),
          store.uniform_weight, store.cut, resume),
-        shared=backend.launch_sizes("move.cu", **_macros(store, kick))[0], **_macros(store, kick))
+        shared=shared, **macros)
     return None if sums is None else backend.sum_rows(sums)
 
 
