@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cuda_devices import DEVICES, backend_on
@@ -162,6 +164,30 @@ def test_pair_is_the_same_to_the_last_bit_every_time(backend, order):
     for stencil, moments in runs[1:]:
         np.testing.assert_array_equal(stencil, runs[0][0])
         np.testing.assert_array_equal(moments, runs[0][1])
+
+
+def test_auto_takes_what_was_measured_to_be_fastest(backend):
+    def taken(cells, per_cell, order=1, columns=0, precision="fp64"):
+        n = int(np.prod(cells))
+        case = random_case((2, 2, 2), order, np.ones(8, dtype=int), columns=columns)
+        block = Block(Grid(cells, tuple(float(c) for c in cells), order))
+        particles = replace(particles_of(backend, case, columns), block=block, number=per_cell * n)
+        return assembly.choose([particles], precision)
+
+    assert taken((64, 64, 64), 8) == taken((32, 32, 32), 128) == taken((16, 16, 16), 512) == "pair"
+    assert taken((16, 16, 16), 64) == taken((64, 64, 64), 128, columns=1) == "mma"
+    assert taken((16, 16, 16), 64, order=2) == taken((16, 16, 16), 64, precision="tf32") == "pair"
+
+
+@pytest.mark.parametrize("cells", [(3, 4, 5), (16, 30, 30)], ids=["mma", "pair"])
+def test_auto_assembles(backend, cells):
+    counts = np.zeros(np.prod(cells), dtype=int)
+    counts[:40] = mixed_counts(40)
+    case = random_case(cells, 1, counts)
+    stencil, moments = assembled(backend, case, "auto")
+    M, m = exact(case)
+    assert error(stencil, M) < FP64
+    assert error(moments, m) < FP64
 
 
 @pytest.mark.parametrize(("order", "method", "precision", "allowed_ones"), [

@@ -6,6 +6,7 @@ once to the stored stencil and the moments; "mma" and "flat" add to both with at
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from ecsim.grid import Block
 
 METHODS = ("pair", "mma", "conventional", "flat", "auto")
 PRECISIONS = ("fp64", "tf32")
+SMALL_GRID, SMALL_LOAD = 8192, 160  # cells, and particles a cell, up to which "mma" outruns "pair" with CIC
 FEW = {1: 96, 2: 48}  # by order of the shape: particles per cell below which a warp takes several cells
 NULL = np.uint64(0)
 ENOUGH_BLOCKS = 2048  # to keep any GPU busy; more would only repeat work at their borders
@@ -105,6 +107,17 @@ def check(block: Block, method: str, precision: str) -> None:
             f"precision = {precision!r} of method {method!r} with {shape}; {' or '.join(allowed)} is allowed")
 
 
+def choose(several: list[Particles], precision: str) -> str:
+    """The method that "auto" stands for, by what was measured on one NVIDIA H200, expansion included.
+
+    "mma" has no expansion, which pays where that is most of the work: scalar matrices, few cells with few particles.
+    """
+    block, number = several[0].block, sum(particles.number for particles in several)
+    small = block.n_cells <= SMALL_GRID and number <= SMALL_LOAD * block.n_cells
+    fits = block.order == 1 and precision == "fp64"
+    return "mma" if fits and (small or several[0].columns == 1) else "pair"
+
+
 def cell_size(backend, block: Block, columns: int = 0) -> int:
     """Numbers of D a cell, for memory plans: D takes 8 · cell_size · cells bytes while assembling."""
     return backend.launch_sizes("mass_expand.cu", DIM=block.d, ORDER=block.order, COLUMNS=columns)[5]
@@ -131,19 +144,21 @@ def sum_cells(backend, particles: Particles, D, *, method: str = "pair", precisi
 
 def expand(backend, block: Block, D, stencil, moments=None) -> None:
     """Add D to the padded stencil, and to the padded moments unless there are none; deterministic."""
-    nx, ny, nz = extents(block)
     columns = 0 if moments is not None else stencil.shape[1]
     macros = {"DIM": block.d, "ORDER": block.order, "COLUMNS": columns}
     threads, shared, tile_y, tile_z, chunk = backend.launch_sizes("mass_expand.cu", **macros)[:5]
-    wx, wy, wz = (n + (block.order if k >= 3 - block.d else 0) for k, n in enumerate((nx, ny, nz)))
-    tiles, chunks = -(-wy // tile_y) * -(-wz // tile_z), -(-stencil.shape[1] // chunk)
-    slabs = max(min(ENOUGH_BLOCKS // (tiles * chunks), wx // (2 * block.order)), 1)
+    nodes = [n + (block.order if k >= 3 - block.d else 0) for k, n in enumerate(extents(block))]
+    tiles, chunks = -(-nodes[1] // tile_y) * -(-nodes[2] // tile_z), -(-stencil.shape[1] // chunk)
+    slabs = max(min(ENOUGH_BLOCKS // (tiles * chunks), nodes[0] // (2 * block.order)), 1)
     arguments = _grid_arguments(block)
     backend.launch("mass_expand.cu", "expand_stencil", (tiles * chunks, slabs), threads,
-                   (D, stencil, *arguments, np.int32(-(-wx // slabs))), shared=shared, **macros)
+                   (D, stencil, *arguments, np.int32(-(-nodes[0] // slabs))), shared=shared, **macros)
     if moments is not None:
-        backend.launch("mass_moments.cu", "expand_moments", (-(-4 * wx * wy * wz // 256), 1), 256,
-                       (D, moments, *arguments), DIM=block.d, ORDER=block.order)
+        macros = {"DIM": block.d, "ORDER": block.order}
+        threads, shared, *tile = backend.launch_sizes("mass_moments.cu", **macros)[:5]
+        tiles = math.prod(-(-n // t) for n, t in zip(nodes, tile, strict=True))
+        backend.launch("mass_moments.cu", "expand_moments", (4 * tiles, 1), threads, (D, moments, *arguments),
+                       shared=shared, **macros)
 
 
 def add_with_atomics(backend, particles: Particles, *, method: str, beta: float, B_nodes=None, mass: float,
@@ -177,6 +192,7 @@ def add_particles(backend, several: list[Particles], betas: list[float], *, meth
     """
     block = several[0].block
     check(block, method, precision)
+    method = choose(several, precision) if method == "auto" else method
     D = None
     for particles, beta in zip(several, betas, strict=True):
         unit = scale * particles.weight
@@ -187,8 +203,7 @@ def add_particles(backend, several: list[Particles], betas: list[float], *, meth
         add = D is not None
         if not add:
             D = backend.xp.empty((block.n_cells, cell_size(backend, block, particles.columns)))
-        sum_cells(backend, particles, D, method="pair" if method == "auto" else method, precision=precision, add=add,
-                  **factors)
+        sum_cells(backend, particles, D, method=method, precision=precision, add=add, **factors)
     if D is not None:
         expand(backend, block, D, stencil, moments)
 
