@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from itertools import product
 
 import numpy as np
@@ -145,11 +146,16 @@ print(first, compiled, cache_directory())
 
 
 def test_kernels_are_compiled_once(tmp_path):
-    """The second process finds the machine code of the first."""
+    """The second process finds the machine code of the first; what no run has used for long is gone."""
+    old, recent = (tmp_path / "ecsim" / f"kernels-{name}" for name in ("old", "recent"))
+    for directory, days in ((old, 31), (recent, 29)):
+        directory.mkdir(parents=True)
+        os.utime(directory, (0, time.time() - 86400 * days))
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     outputs = []
     for _ in range(2):
         text = subprocess.check_output([sys.executable, "-c", CACHE], env=environment, text=True)
         outputs.append(text.split(maxsplit=2))
     assert outputs[0][:2] == ["True", "['gather']"] and outputs[1][:2] == ["False", "[]"]
+    assert recent.exists() and not old.exists()
     assert outputs[0][2] == outputs[1][2] and outputs[0][2].startswith(str(tmp_path / "ecsim" / "kernels-"))

@@ -9,15 +9,19 @@ from __future__ import annotations
 import getpass
 import hashlib
 import os
+import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import numba
 from numba.core import event
 
+UNUSED_SECONDS = 30 * 86400
 # Sums may be reordered into vector lanes and products fused, but NaN and infinity keep their meaning.
 _ARITHMETIC = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy"}
 
@@ -41,17 +45,37 @@ def _writable(directory: Path) -> bool:
     return True
 
 
+def _own_temporary() -> Path:
+    """A directory under the temporary one into which nobody else can have put code; raises OSError if there is none."""
+    own = Path(tempfile.gettempdir()) / f"ecsim-{getpass.getuser()}"
+    own.mkdir(mode=0o700, exist_ok=True)
+    if hasattr(os, "getuid") and own.stat().st_uid != os.getuid():
+        raise OSError(f"neither {_user_cache()} nor {own} can keep kernels; set NUMBA_CACHE_DIR")
+    return own
+
+
+def _forget_old(directory: Path) -> None:
+    """Remove the kernels of other versions that no run has used for a month."""
+    for other in directory.glob("kernels-*"):
+        with suppress(OSError):
+            if time.time() - other.stat().st_mtime > UNUSED_SECONDS:
+                shutil.rmtree(other)
+
+
 @cache
 def cache_directory() -> Path:
-    """Where this version's kernels are kept: in the user's cache, or the temporary directory if that is read-only."""
+    """Where this version's kernels are kept: in the user's cache, or in the temporary directory if that is read-only."""
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
     name = Path("ecsim") / f"kernels-{digest.hexdigest()[:16]}"
-    for base in (_user_cache(), Path(tempfile.gettempdir()) / f"ecsim-{getpass.getuser()}"):
-        if _writable(base / name):
-            return base / name
-    raise OSError(f"neither {_user_cache()} nor {tempfile.gettempdir()} can keep kernels; set NUMBA_CACHE_DIR")
+    directory = _user_cache() / name
+    if not _writable(directory):
+        directory = _own_temporary() / name
+        directory.mkdir(parents=True, exist_ok=True)
+    os.utime(directory)
+    _forget_old(directory.parent)
+    return directory
 
 
 @cache
