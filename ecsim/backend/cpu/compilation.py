@@ -64,7 +64,7 @@ def _forget_old(directory: Path) -> None:
 
 @cache
 def cache_directory() -> Path:
-    """Where this version's kernels are kept: in the user's cache, or in the temporary directory if that is read-only."""
+    """Where this version's kernels are kept: in the user's cache, or the temporary directory if that is read-only."""
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
