@@ -11,8 +11,8 @@ def locate(block: Block, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Local support cell and in-cell coordinate of positions anywhere in the box.
 
     x : (P, d) in c/ω_pi, wrapped into the box.  Returns ``cell`` (P,) int32 in C order, −1 where another block owns it,
-    and ``s`` (d, P) in [−½, ½), relative to the support cell's centre in cell widths (CIC: the cell that holds x; TSC: the
-    cell around the nearest node).
+    and ``s`` (d, P) in [−½, ½), relative to the support cell's centre in cell widths (CIC: the cell that holds x; TSC:
+    the cell around the nearest node).
     """
     cell, owned = np.zeros(len(x), dtype=np.int64), np.ones(len(x), dtype=bool)
     s = np.empty((block.d, len(x)))
