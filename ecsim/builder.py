@@ -112,7 +112,8 @@ def _plasma(deck: Deck, domain: Domain, backend, checkpoint: Checkpoint | None) 
             reader.load(store, entry.name)
         else:
             for chunk in load(recipe, block, species=k, particles_per_cell=entry.particles_per_cell, start=entry.start,
-                              seed=deck.particles.seed, ids=deck.particles.ids, threads=backend.threads.count):
+                              seed=deck.particles.seed, ids=deck.particles.ids,
+                              threads=min(backend.threads.count, domain.world.threads or backend.threads.count)):
                 store.append(chunk.cell, chunk.s, chunk.v, chunk.weight, chunk.id)
             store.sort()
         species.append(Species(entry.name, entry.charge_to_mass, store))

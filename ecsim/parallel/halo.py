@@ -55,12 +55,6 @@ def mirror(n: int, g: int) -> list[tuple[slice, slice]]:
     return [(slice(j, j + 1), slice(g + (j - g) % n, g + (j - g) % n + 1)) for j in ghosts]
 
 
-def _whole(block: Block, dimensions: slice) -> Block | None:
-    """The block of these dimensions alone, if there are any."""
-    cells, size = block.cells[dimensions], block.grid.size[dimensions]
-    return Block(Grid(cells, size, block.order)) if cells else None
-
-
 def _kernels(backend, verb: str, block: Block):
     """What the backend has for a job that slices do as well; None where it has nothing."""
     make = getattr(backend, verb, None)
@@ -81,7 +75,8 @@ class Halo:
         cut = [k for k, peers in enumerate(self.neighbours) if peers]
         rest = slice(max(cut, default=-1) + 1, block.d)
         self._last = block.padded[rest]
-        self._periodic = self._last and _kernels(backend, "periodic_ghosts", _whole(block, rest))
+        last = Grid(block.cells[rest], block.grid.size[rest], block.order) if self._last else None
+        self._periodic = last and _kernels(backend, "periodic_ghosts", Block(last))
         self._faces = _kernels(backend, "faces", block) or Faces(block, self.transport.xp)
         self._by_slices = range(rest.start if self._periodic else block.d)
 
