@@ -203,7 +203,7 @@ def expansion(backend) -> dict:
     return {"cells": [160, 80, 80], "ms": ms}
 
 
-def figure(rows: list[dict], path: str, title: str) -> None:
+def draw(result: dict, path: str) -> None:
     """Time and speed-up over "conventional" (expansion included), a row of panels for each shape and kind."""
     import matplotlib
 
@@ -212,19 +212,22 @@ def figure(rows: list[dict], path: str, title: str) -> None:
 
     groups = [(shape, kind) for shape in SHAPES for kind in ("scalar", "tensorial")]
     fig, axes = plt.subplots(len(groups), 4, figsize=(15, 12), constrained_layout=True)
-    fig.suptitle(title)
+    fig.suptitle(f"Mass-matrix assembly, {result['device']}, {result['date']}")
     for panels, (shape, kind) in zip(axes, groups, strict=True):
         for k, (which, axis, label) in enumerate((("a", "per_cell", "particles per cell, 16³ cells"),
                                                   ("b", "cells", "cells per side, 128 per cell"))):
             for name in METHODS:
-                line = [r for r in rows
+                line = [r for r in result["rows"]
                         if (r["study"], r["shape"], r["kind"], r["method"]) == (which, shape, kind, name)]
                 x = [r[axis] for r in line]
                 panels[2 * k].loglog(x, [r["total_ps"] for r in line], "o-", ms=3, label=name)
-                panels[2 * k + 1].semilogx(x, [r["speedup"] for r in line], "o-", ms=3, label=name)
+                panels[2 * k + 1].plot(x, [r["speedup"] for r in line], "o-", ms=3, label=name)
+            for panel in panels[2 * k:2 * k + 2]:
+                panel.set_xscale("log", base=2)
+                panel.xaxis.set_major_formatter(plt.FormatStrFormatter("%d"))
             panels[2 * k].set(xlabel=label, ylabel="ps per particle", title=f"{shape.upper()}, {kind}")
             panels[2 * k + 1].set(xlabel=label, ylabel="speed-up over conventional", ylim=(0, None))
-    axes[0, 0].legend()
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(METHODS))
     fig.savefig(path, dpi=120)
 
 
@@ -234,7 +237,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer sizes, without the large cases")
     parser.add_argument("--json", metavar="FILE", help="write all numbers")
     parser.add_argument("--figure", metavar="FILE", help="draw time and speed-up")
+    parser.add_argument("--redraw", metavar="JSON", help="measure nothing, draw the figure of an earlier study")
     options = parser.parse_args()
+    if options.redraw:
+        with open(options.redraw) as file:
+            draw(json.load(file), options.figure or "mass_matrix.png")
+        return
     backend = CudaBackend()
     made = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     print(f"{backend.describe()}, {made}")
@@ -251,7 +259,7 @@ def main() -> None:
         with open(options.json, "w") as file:
             json.dump(result, file, indent=1)
     if options.figure:
-        figure(rows, options.figure, f"Mass-matrix assembly, {result['device']}, {made}")
+        draw(result, options.figure)
 
 
 if __name__ == "__main__":
