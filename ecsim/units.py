@@ -36,8 +36,3 @@ def reference_frequency(omega_pi: float | None, density: float | None) -> float 
 def gyrofrequency(magnetic_field: float, charge_to_mass: float) -> float:
     """|q B / m| of a species, in ω_pi."""
     return abs(charge_to_mass * magnetic_field)
-
-
-def debye_length(thermal_velocity: float, omega_p: float) -> float:
-    """λ_D = v_th/ω_p, in c/ω_pi."""
-    return thermal_velocity / omega_p

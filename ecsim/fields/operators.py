@@ -105,11 +105,6 @@ class FieldOperators:
         return divergence(centres[(slice(None), *self._centres_in)], self.spacing)
 
 
-def curl_curl_bound(spacing) -> float:
-    """Upper bound of the spectrum of ∇×∇×: Σ_μ (2/Δ_μ)²."""
-    return sum((2.0 / h) ** 2 for h in spacing)
-
-
 def field_energy(a, volume: float):
     """½ V Σ a² of owned values: electric or magnetic energy of one block, a scalar of the array's module."""
     return 0.5 * volume * (a * a).sum()

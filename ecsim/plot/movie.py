@@ -11,7 +11,6 @@ import numpy as np
 from ecsim.plot.style import PlotError
 
 FRAMES_PER_SECOND, DPI = 10, 150
-SECONDS = 1.0
 
 
 def write_movie(path: Path, drawings: Iterable, frames_per_second: float = FRAMES_PER_SECOND) -> Path:
