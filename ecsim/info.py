@@ -61,7 +61,7 @@ def _mpi() -> dict[str, str]:
     transport = connect(here, backend)
     against = "; ".join(f"{name}: {why}" for name, why in missing(here, backend).items() if why)
     return {
-        "mpi": here.library,
+        "mpi": here.mpi,
         "ranks": f"{here.size}, {here.local_size} on this host, {here.threads} threads each",
         "transport": f"{transport.name} for {backend.name}" + (f" ({against})" if against else ""),
     }

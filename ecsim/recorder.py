@@ -138,6 +138,7 @@ class Recorder:
         divergence = p.operators.divergence_of_nodes(E_half)
 
         def reduce_sum(values):
+            """Sums over all ranks, on the host."""
             return host(p.halo.sum(p.backend.from_host(np.asarray(values, dtype=np.float64))))
 
         return gauss_residual(host(divergence), host(charge[p.owned]), reduce_sum)

@@ -74,6 +74,7 @@ def _origin(simulation: Simulation) -> str:
 def stopping_on_sigterm(simulation: Simulation) -> Iterator[None]:
     """SIGTERM lets the cycle finish and ends the run with a checkpoint."""
     def stop(*ignored: object) -> None:
+        """Ask the run to end after its cycle."""
         simulation.plasma.stop_requested = True
 
     if threading.current_thread() is not threading.main_thread():

@@ -79,7 +79,7 @@ def measure(options) -> None:
             "seconds_staged": staged,
             "split": {"compute": staged - sum(mean.values()), **mean}, "per_rank_and_cycle": traffic,
             "iterations": float(np.mean(run.iterations[-options.cycles:])), "worst_drift": run.worst_drift,
-            "device": p.backend.describe(), "transport": transport.name, "mpi": world().library}
+            "device": p.backend.describe(), "transport": transport.name, "mpi": world().mpi}
         Path(options.worker).write_text(json.dumps(result))
 
 

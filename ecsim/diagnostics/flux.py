@@ -72,6 +72,7 @@ def critical_points(psi: np.ndarray, threshold: float = 0.01) -> CriticalPoints:
     flat = inner.ravel()
 
     def place(nodes):
+        """Indices (P, 2) of flat nodes (P,)."""
         return np.stack(np.unravel_index(nodes, inner.shape), axis=-1)
 
     return CriticalPoints(place(maxima), place(minima), place(saddles), flat[maxima], flat[minima], flat[saddles],

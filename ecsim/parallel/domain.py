@@ -41,7 +41,7 @@ class Domain:
         """Ranks, blocks and transport in one line; empty for one rank."""
         if self.world.size == 1:
             return ""
-        return f"{self.topology.describe()}, transport {self.transport.name} ({self.world.library})"
+        return f"{self.topology.describe()}, transport {self.transport.name} ({self.world.mpi})"
 
 
 def connect(world: World, backend, wanted: str = "auto"):

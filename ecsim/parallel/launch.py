@@ -32,7 +32,7 @@ class World:
 
     comm : mpi4py communicator of all ranks, None for a process without peers.  rank, size : in it.
     local_rank, local_size : among the ranks on this host.  share : processors of this host that fall to this rank.
-    library : the MPI in one line.  failing : communicator kept for `fail_together`.
+    mpi : the MPI in one line.  failing : communicator kept for `fail_together`.
     """
 
     comm: Any = None
@@ -41,7 +41,7 @@ class World:
     local_rank: int = 0
     local_size: int = 1
     share: float = 1.0
-    library: str = "not used (one process)"
+    mpi: str = "not used (one process)"
     failing: Any = None
 
     @property
@@ -116,7 +116,7 @@ def world() -> World:
     comm = MPI.COMM_WORLD
     check_peers(count, comm.size, MPI.Get_library_version())
     if comm.size == 1:
-        return World(library=_first_line(MPI.Get_library_version()))
+        return World(mpi=_first_line(MPI.Get_library_version()))
     return _join(MPI, comm)
 
 

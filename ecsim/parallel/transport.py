@@ -128,6 +128,7 @@ def _waiter():
     from mpi4py import MPI
 
     def wait(requests: list) -> None:
+        """Return when all requests are done."""
         begin = time.perf_counter()
         while not MPI.Request.Testall(requests):
             if time.perf_counter() - begin > SPIN_SECONDS:

@@ -83,6 +83,7 @@ def _panels(run: Run, snapshot: Snapshot, plane: Plane) -> list[Panel]:
     n, a = AXES[plane.normal], AXES[plane.a]
 
     def component(name: str, axis: int, label: str) -> Panel:
+        """The panel of one component of a vector mesh."""
         mesh: Mesh = meshes[name]
         offset = 0.5 if mesh.centring == "centre" else 0.0
         return Panel(cut(mesh.values[axis], plane, d), offset, label, mesh.quantity)

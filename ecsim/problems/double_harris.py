@@ -110,6 +110,7 @@ def _recipe(deck, k: int) -> Recipe:
     spread = (math.sqrt(temperature(deck, k) * abs(s.charge_to_mass)),) * 3
 
     def sheet(place: float, sign: float) -> Population:
+        """The carriers of the current of one sheet: density sech²((y − place)/λ), drift along ``sign``."""
         drift = [0.0, 0.0, 0.0]
         drift[p.current] = sign * drift_speed(deck, k)
         return Population(lambda x: sech2((x[p.across] - place) / p.half_thickness), tuple(drift), spread)
@@ -151,6 +152,7 @@ def _potential(deck, block: Block):
     length, lam, B0 = deck.grid.size[p.across], p.half_thickness, p.magnetic_field
 
     def flux(y):
+        """A of the sheets alone: B₀ λ [ln cosh((y − y₁)/λ) − ln cosh((y − y₂)/λ)] − B₀ y."""
         first, second = sheets(deck)
         return B0 * (lam * (log_cosh((y - first) / lam) - log_cosh((y - second) / lam)) - y)
 

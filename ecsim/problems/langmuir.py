@@ -48,6 +48,7 @@ def recipes(deck) -> tuple[Recipe, ...]:
     direction[: wave.size] = wave / np.linalg.norm(wave)
 
     def flow(x):
+        """Velocity (3, P) at positions (d, P)."""
         return direction[:, None] * (deck.problem.params.amplitude * np.sin(wave @ x))
 
     return (common.uniform(deck, 0, flow),)

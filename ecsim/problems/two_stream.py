@@ -52,6 +52,7 @@ def _flow(deck, sign: float):
     wave = 2.0 * np.pi * p.mode / deck.grid.size[0]
 
     def flow(x):
+        """Velocity (3, P) at positions (d, P)."""
         along = p.velocity * (sign + p.perturbation * np.sin(wave * x[0]))
         return np.stack([along, np.zeros_like(along), np.zeros_like(along)])
 
@@ -113,6 +114,7 @@ def _scheme_growth_rate(shifts, strength, dt: float) -> float:
         return 0.0
 
     def excess(omega: complex) -> complex:
+        """What the dispersion relation lacks to 0 at a frequency."""
         doppler = 0.5 * dt * (omega - shifts)
         response = 1.0 / np.tan(doppler) + 0.5 * dt * shifts / np.sin(doppler) ** 2
         return complex(np.sum(strength * (0.5 * dt) ** 2 * response) / np.tan(0.5 * dt * omega) - 1.0)

@@ -40,6 +40,7 @@ def current_axis(deck) -> int:
     """The hotter of y (1) and z (2): the direction of the growing current."""
 
     def drive(axis: int) -> float:
+        """Σ ω_p² v_th² along an axis."""
         return sum(
             common.plasma_frequency_squared(s) * common.thermal_velocity(s)[axis] ** 2 for s in deck.species
         )
@@ -76,6 +77,7 @@ def _seed_flow(deck):
     speed = current / (common.charge(first) * common.density(first))
 
     def flow(x):
+        """Velocity (3, P) at positions (d, P)."""
         v = np.zeros((3, x.shape[1]))
         v[axis] = speed * np.sin(wave * x[0])
         return v
@@ -149,6 +151,7 @@ def growth_rate(k: float, species, scheme: Scheme | None = None) -> float:
     from scipy.special import erfcx
 
     def excess(gamma: float) -> float:
+        """What the dispersion relation lacks to 0 at a growth rate."""
         rate, kappa, strength, force = gamma, k, 1.0, 1.0
         if scheme is not None:
             rate, kappa = scheme.rate(gamma), scheme.wave_number(k)

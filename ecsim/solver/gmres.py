@@ -92,6 +92,7 @@ class Gmres:
         shape, b = b.shape, b.reshape(-1)
 
         def apply(v):
+            """The operator on flat vectors."""
             return operator(v.reshape(shape)).reshape(-1)
 
         b_norm = self.norm(b)
