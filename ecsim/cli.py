@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from ecsim.deck import Deck, DeckError, load_deck, shipped_decks
 from ecsim.deck.faults import hint
 from ecsim.deck.source import read_toml_text
 from ecsim.exits import BAD_INPUT, INTERRUPTED, CommandError
-from ecsim.parallel.launch import LaunchError, alone, fail, world
+from ecsim.parallel.launch import LaunchError, alone, fail, launched_rank, world
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +54,7 @@ def _complain(message: str, code: int) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ecsim", description="Energy-conserving semi-implicit particle-in-cell runs.")
+    parser = _Parser(prog="ecsim", description="Energy-conserving semi-implicit particle-in-cell runs.")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
@@ -64,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--restart", metavar="DIR",
                      help="go on from a checkpoint, from the newest valid one of a run directory, "
                      "or from the `latest` of this run; without DECK the deck is the one of that run")
-    run.add_argument("--max-minutes", metavar="M", type=float, help="stop with a checkpoint after M minutes")
+    run.add_argument("--max-minutes", metavar="M", type=_duration, help="stop with a checkpoint after M minutes")
     run.add_argument("--quiet", action="store_true", help="print nothing but errors")
     run.set_defaults(command=run_command, refuse=run.error)
 
@@ -97,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
 
     watch = commands.add_parser("watch", help="follow a run in the terminal: energies, rate, time left")
     watch.add_argument("run", metavar="RUN", help="run directory")
-    watch.add_argument("--every", metavar="S", type=float, default=2.0, help="seconds between looks (default: 2)")
+    watch.add_argument("--every", metavar="S", type=_duration, default=2.0, help="seconds between looks (default: 2)")
     watch.add_argument("--once", action="store_true", help="look once and exit")
     watch.set_defaults(command=watch_command)
 
@@ -118,6 +119,25 @@ def _add_deck_options(parser: argparse.ArgumentParser, optional: bool = False) -
         "--set", metavar="KEY=VALUE", action="append", default=[], dest="changes",
         help="change a key of the deck: section.key=value, species.NAME.key=value (repeatable)",
     )  # fmt: skip
+
+
+class _Parser(argparse.ArgumentParser):
+    """Wrong usage and help are printed once for a job of many ranks."""
+
+    def _print_message(self, message, file=None) -> None:
+        if not launched_rank(os.environ):
+            super()._print_message(message, file)
+
+
+def _duration(text: str) -> float:
+    """A finite time, not below 0; argparse makes its message of the ValueError."""
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise ValueError
+    return number
+
+
+_duration.__name__ = "time"
 
 
 class _Version(argparse.Action):
@@ -187,8 +207,8 @@ def copy_deck(options: argparse.Namespace) -> None:
     if name not in shipped:
         raise CommandError(f"no shipped deck {options.name}{hint(name, shipped) or '; see `ecsim decks`'}")
     target = Path(options.destination)
-    target = target / f"{name}.toml" if target.is_dir() else target
     try:
+        target = target / f"{name}.toml" if target.is_dir() else target
         with open(target, "x", encoding="utf-8") as copy:
             copy.write(shipped[name].read_text(encoding="utf-8"))
     except FileExistsError:

@@ -116,6 +116,19 @@ def test_a_file_in_place_of_the_run_directory(deck, capsys):
     assert Path("taken").read_text() == "x"
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a" * 5000, "dangling"])
+def test_names_that_no_run_directory_can_have(deck, capsys, name):
+    Path("dangling").symlink_to("nowhere")
+    assert "run directory" in refused(capsys, "run", "wave.toml", "-o", name)
+    assert files(deck.parent) == {"wave.toml"}
+
+
+def test_a_restart_from_a_name_that_cannot_be_one(deck, capsys):
+    refused(capsys, "run", "--restart", "a" * 5000)
+    refused(capsys, "run", "wave.toml", "--restart", "a" * 5000)
+    refused(capsys, "decks", "copy", "thermal", "a" * 5000)
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
@@ -283,7 +296,10 @@ def test_info_names_versions_and_devices(capsys):
     assert "thread" in out
 
 
-@pytest.mark.parametrize("arguments", [[], ["runn"], ["run"], ["check", "thermal", "--device", "gpu"]])
+@pytest.mark.parametrize("arguments", [
+    [], ["runn"], ["run"], ["check", "thermal", "--device", "gpu"], ["run", "thermal", "--max-minutes", "nan"],
+    ["run", "thermal", "--max-minutes", "-1"], ["watch", "somewhere", "--every", "inf"],
+])
 def test_wrong_usage_exits_with_two(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)

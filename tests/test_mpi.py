@@ -141,6 +141,12 @@ def test_peers_that_are_not_seen_are_explained(tmp_path, hidden):
     assert all(text in line for text in wanted), line
 
 
+def test_wrong_usage_is_told_once():
+    done = subprocess.run([str(MPIEXEC), "-n", "2", sys.executable, "-m", "ecsim", "run", "--bogus"], env=environment(),
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and done.stderr.count("unrecognized arguments: --bogus") == 1
+
+
 def test_a_grid_too_small_for_its_ranks_is_refused(tmp_path):
     done = start(8, "named_run.py", tmp_path, "run", "two_stream", "-o", tmp_path / "run", "--device", "cpu",
                  "--set", "grid.cells=[7]")

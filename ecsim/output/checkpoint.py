@@ -147,7 +147,10 @@ def find_checkpoint(where: str | os.PathLike[str], world: World | None = None) -
     """
     path = Path(where)
     passed_over: list[str] = []
-    alone = (path / MANIFEST).exists() or path.parent.name == FOLDER
+    try:
+        alone = (path / MANIFEST).exists() or path.parent.name == FOLDER
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be a checkpoint: {reason(error)}") from error
     for candidate in [path] if alone else reversed(list_checkpoints(path)):
         try:
             found = Checkpoint(candidate)
@@ -166,10 +169,12 @@ def origin_of(where: str | os.PathLike[str]) -> tuple[Path, str]:
     Raises CheckpointError if ``where`` is neither.
     """
     path = Path(where)
-    if (path / MANIFEST).exists():
-        return path.absolute().parent.parent, Checkpoint(path).manifest["deck"]
     try:
+        if (path / MANIFEST).exists():
+            return path.absolute().parent.parent, Checkpoint(path).manifest["deck"]
         return path, read_deck_text(path)
+    except CheckpointError:
+        raise
     except OSError as error:
         raise CheckpointError(f"{path} is neither a checkpoint nor the directory of a run: {reason(error)}") from error
 

@@ -62,6 +62,14 @@ def is_run_directory(path: str | os.PathLike[str]) -> bool:
 def check_run_directory(path: str | os.PathLike[str], overwrite: bool = False) -> None:
     """Raise `RunDirectoryError` if a run may not write into ``path``; changes nothing."""
     path = Path(path)
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        raise RunDirectoryError(f"{ascii(str(path))} cannot be used as a run directory: {reason(error)}") from None
+    if path.is_symlink() and not path.exists():
+        raise RunDirectoryError(f"the run directory {path} is a link to nothing; choose another name")
     if not path.exists():
         above = next(parent for parent in path.absolute().parents if parent.exists())
         if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):

@@ -86,11 +86,11 @@ def announced(environment: Mapping[str, str]) -> int | None:
         return max(sizes)
     if not any(environment.get(name, "").isdigit() for name in RANKS):
         return None
-    rank = _launched_rank(environment)
+    rank = launched_rank(environment)
     return 1 + rank if rank else 0
 
 
-def _launched_rank(environment: Mapping[str, str]) -> int:
+def launched_rank(environment: Mapping[str, str]) -> int:
     """Rank that a launcher has given this process, 0 if it does not say."""
     return max((int(environment[name]) for name in RANKS if environment.get(name, "").isdigit()), default=0)
 
@@ -157,7 +157,7 @@ def fail(message: str, code: int) -> int:
     try:
         here = world()
     except LaunchError:
-        if _launched_rank(os.environ):
+        if launched_rank(os.environ):
             return code
         here = World()
     if here.comm is None:
