@@ -152,6 +152,12 @@ def test_one_more_diagnostic_after_a_restart(tmp_path, full):
     assert series(tmp_path, "probe")["step"].tolist() == [5, 6]
 
 
+def test_a_record_that_is_named_twice_is_written_once(tmp_path):
+    run(tmp_path, 1, [{"kind": "fields", "every": 1, "records": ["E", "moments", "E", "n_ions"]}])
+    names = list(read_fields(list_snapshots(tmp_path, "fields")[-1]).meshes)
+    assert names[0] == "E" and "T_ions" in names and len(set(names)) == len(names)
+
+
 @pytest.mark.parametrize("entry, fault", [
     ({"kind": "field", "every": 1}, r"diagnostic.0.kind = \"field\": must be one of .*did you mean `fields`"),
     ({"kind": "fields"}, "diagnostic.0.every: missing"),
@@ -161,6 +167,8 @@ def test_one_more_diagnostic_after_a_restart(tmp_path, full):
     ({"kind": "cut", "every": 1, "along": ["x"]}, "at .*a place for each other dimension, 1"),
     ({"kind": "histogram", "every": 1, "species": "ions", "axes": ["z"], "low": [0], "high": [1], "bins": [2]},
      "axes .*z"),
+    ({"kind": "histogram", "every": 1, "species": "ions", "axes": ["vx", "vy", "vz"], "low": [-1, -1, -1],
+      "high": [1, 1, 1], "bins": [10**5, 10**5, 10**5]}, "bins .*makes 1000000000000000 bins"),
     ({"kind": "probe", "every": 1, "position": [1.0, 0.0]}, "position .*in the box"),
     ({"kind": "tracers", "every": 1, "species": "ions"}, "give either ids or every_id"),
     ({"kind": "reconnection", "every": 1, "normal": "x"}, "normal .*two of the 2"),

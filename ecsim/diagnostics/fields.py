@@ -51,7 +51,8 @@ class Diagnostic(base.Diagnostic):
         super().__init__(params, kind, plasma, setting)
         species, block = [s.name for s in plasma.species], plasma.block
         every_moment = [f"{moment}_{name}" for name in species for moment in MOMENTS]
-        self.records = [r for name in params.records for r in (every_moment if name == "moments" else [name])]
+        self.records = list(dict.fromkeys(r for name in params.records
+                                          for r in (every_moment if name == "moments" else [name])))
         self.moments = needs_moments(self.records)
         self.stride = params.stride if isinstance(params.stride, tuple) else (params.stride,) * block.d
         self.spans = base.cells_of(params.region, block.grid.cells, block.spacing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from ecsim.keys import key
 from ecsim.output.series import Axis, Column
 
 QUANTITIES = ("x", "y", "z", "vx", "vy", "vz", "speed")
+MOST_BINS = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,8 @@ def faults(params: Params, scene: base.Scene) -> Iterator[tuple[str, str]]:
             return
     if any(a >= b for a, b in zip(params.low, params.high, strict=True)):
         yield "high", "must be above low on every axis"
+    if math.prod(params.bins) > MOST_BINS:
+        yield "bins", f"makes {math.prod(params.bins)} bins; {MOST_BINS} is the most"
     yield from base.region_faults(params.region, scene)
 
 
