@@ -105,6 +105,7 @@ def _plasma(deck: Deck, domain: Domain, backend, checkpoint: Checkpoint | None) 
     species = []
     for k, (entry, recipe) in enumerate(zip(deck.species, problem.recipes(deck), strict=True)):
         store = backend.new_store(block, position_dtype=deck.particles.position,
+                                  velocity_dtype=deck.particles.velocity,
                                   weight=recipe.uniform_weight(block.volume, entry.per_cell), ids=deck.particles.ids,
                                   capacity=entry.per_cell * block.n_cells, sort_every=deck.particles.sort_every,
                                   migration=domain.migration)

@@ -35,15 +35,17 @@ def arrays(deck: Deck, device: str, block: Block | None = None) -> dict[str, int
 
 
 def cpu_particles(deck: Deck, block: Block) -> dict[str, int]:
-    """The particle stores, and what the sort needs: two arrays for the largest species, one for each size."""
+    """The particle stores, and what the sort needs: two arrays for the largest species, one for each size and type."""
     found = {}
     for species, weights in zip(deck.species, weighted(deck, block), strict=True):
         each = particle_bytes(deck, weights) + (INDEX if deck.particles.sort_every > 1 else 0)
         count = species.per_cell * block.n_cells
         found[f"particles: {species.name}"] = count * each + DOUBLE * (block.n_cells + 1)
     sizes = {species.per_cell for species in deck.species}
-    position = 4 if deck.particles.position == "float32" else 0
-    work = 2 * INDEX * max(sizes, default=0) + (DOUBLE + position) * sum(sizes)
+    kinds = {np.dtype(deck.particles.position).itemsize, np.dtype(deck.particles.velocity).itemsize}
+    if deck.particles.ids or any(weighted(deck, block)):
+        kinds.add(DOUBLE)
+    work = 2 * INDEX * max(sizes, default=0) + sum(kinds) * sum(sizes)
     found["work arrays of the sort"] = work * block.n_cells
     return found
 
@@ -68,7 +70,8 @@ def cuda_particles(deck: Deck, block: Block) -> dict[str, int]:
 def particle_bytes(deck: Deck, weights: bool) -> int:
     """Bytes that stay with a particle: position in its cell, velocity, and weight and number where it has them."""
     position = np.dtype(deck.particles.position).itemsize * deck.grid.dimension
-    return position + 3 * DOUBLE + DOUBLE * weights + DOUBLE * deck.particles.ids
+    velocity = np.dtype(deck.particles.velocity).itemsize * 3
+    return position + velocity + DOUBLE * weights + DOUBLE * deck.particles.ids
 
 
 def weighted(deck: Deck, block: Block) -> Iterator[bool]:

@@ -70,9 +70,9 @@ class Simulation:
     @classmethod
     def from_arrays(cls, *, cells, size, dt: float, theta: float = 0.5, shape: str = "cic", species=(), E, B,
                     tolerance: float = 1e-12, device: str = "cpu", method: str = "pair", precision: str = "fp64",
-                    threads: int = 0, position: str = "float64", sort_every: int = 1, restart: int = 30,
-                    max_iterations: int = 500, guess: str = "extrapolated", ranks=None,
-                    transport: str = "auto") -> Simulation:
+                    threads: int = 0, position: str = "float64", velocity: str = "float64",
+                    sort_every: int = 1, restart: int = 30, max_iterations: int = 500, guess: str = "extrapolated",
+                    ranks=None, transport: str = "auto") -> Simulation:
         """A periodic run from given particles and fields.
 
         cells, size : per active dimension (1 to 3).  dt : in 1/ω_pi.  species : dicts of name, charge_to_mass, x (P, d)
@@ -89,8 +89,8 @@ class Simulation:
         members = []
         for s in checked:
             weight = s["q"] if isinstance(s["q"], float) else None
-            store = backend.new_store(block, position_dtype=position, weight=weight, ids=True, sort_every=sort_every,
-                                      migration=domain.migration)
+            store = backend.new_store(block, position_dtype=position, velocity_dtype=velocity, weight=weight, ids=True,
+                                      sort_every=sort_every, migration=domain.migration)
             cell, local = locate(block, s["x"])
             mine = np.flatnonzero(cell >= 0)
             store.append(cell[mine], local[:, mine], s["v"][mine].T, None if weight is not None else s["q"][mine],

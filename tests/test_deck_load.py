@@ -223,6 +223,12 @@ def test_devices_take_what_they_can(method):
     assert load_deck(changed(assembly={"method": method}, backend={"device": "cpu"})).assembly.method == method
 
 
+def test_velocities_in_float32_are_for_the_cpu():
+    deck = load_deck(changed(particles={"velocity": "float32"}))
+    assert device_faults(deck, "cpu") == []
+    assert [fault.key for fault in device_faults(deck, "cuda")] == ["particles.velocity"]
+
+
 def test_device_faults_of_a_deck_that_leaves_the_device_open():
     deck = load_deck(changed(assembly={"method": "mma"}))
     assert [fault.key for fault in device_faults(deck, "cpu")] == ["assembly.method"]
@@ -297,12 +303,14 @@ class Random:
 
 
 def random_deck(seed) -> dict:
-    """A deck with every key of every section drawn from its allowed range."""
+    """A deck with every key of every section drawn from its allowed range, on a device that takes it."""
     random, deck = Random(seed), {}
     for name in ("particles", "solver", "backend", "output"):
         hints = typing.get_type_hints(SECTIONS[name])
         drawn = {key: sample(hints[key], rule_of(field), random) for key, field in keys_of(SECTIONS[name]).items()}
         deck[name] = {key: value for key, value in drawn.items() if value is not None}
+    if deck["particles"]["velocity"] == "float32":
+        deck["backend"]["device"] = "cpu"
     return {**copy.deepcopy(GOOD), **deck}
 
 

@@ -61,7 +61,8 @@ def test_memory_is_that_of_a_run(overrides):
     assert make_plan(deck).bytes == pytest.approx(peak, rel=0.05)
 
 
-@pytest.mark.parametrize("overrides", [{}, {"particles.position": "float32"}, {"particles.ids": True}])
+@pytest.mark.parametrize("overrides", [{}, {"particles.position": "float32"}, {"particles.velocity": "float32"},
+                                       {"particles.ids": True}])
 def test_particle_bytes_are_those_of_the_stores(overrides):
     deck = load_deck(UNIFORM, {"backend.device": "cpu", "backend.threads": 1, **overrides})
     for species in Simulation.from_deck(deck).species:

@@ -40,9 +40,10 @@ def test_pieces_are_the_whole_bit_for_bit(tmp_path, whole, pieces, more):
     assert simulation.worst_drift == np.abs(whole[1]["drift"]).max()
 
 
-@pytest.mark.parametrize("shape, position, guess", [("cic", "float32", "last"), ("tsc", "float64", "extrapolated")])
-def test_other_schemes_and_numbers(tmp_path, shape, position, guess):
-    more = dict(position=position, ids=False, shape=shape, guess=guess, **{"checkpoint.every": 100})
+@pytest.mark.parametrize("shape, position, velocity, guess", [("cic", "float32", "float32", "last"),
+                                                              ("tsc", "float64", "float64", "extrapolated")])
+def test_other_schemes_and_numbers(tmp_path, shape, position, velocity, guess):
+    more = dict(position=position, velocity=velocity, ids=False, shape=shape, guess=guess, **{"checkpoint.every": 100})
     expected = state(run(tmp_path / "whole", 8, **more))
     run(tmp_path / "run", 3, **more)
     assert_same(state(run(tmp_path / "run", 8, restart_from=tmp_path / "run", **more)), expected)

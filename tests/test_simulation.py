@@ -124,6 +124,21 @@ def test_float32_positions_still_conserve_energy():
     assert abs(run.energies()["total"] - start) <= 1e-13 * start
 
 
+def test_float32_velocities_are_those_of_float64_to_their_digits():
+    """Energies are sums of what is stored, so they tell what the rounding of the velocities costs."""
+    arguments = random_plasma((8, 8), seed=2, count=2000)
+    runs = [Simulation.from_arrays(**arguments, dt=0.4, tolerance=1e-14, velocity=kind)
+            for kind in ("float64", "float32")]
+    for run in runs:
+        run.step(5)
+    fine, coarse = runs
+    assert coarse.species[0].v.dtype == np.float32
+    close(coarse.E, fine.E, 1e-5)
+    assert 1e-12 < abs(coarse.drift()) < 1e-6
+    kinetic = sum(s.store.sums()[0] / s.charge_to_mass for s in coarse.species)
+    assert sum(coarse.energies()["kinetic"].values()) == pytest.approx(kinetic, rel=1e-13)
+
+
 def test_every_fault_of_the_arguments_at_once():
     arguments = random_plasma((4, 4), seed=3)
     arguments["species"][0]["v"] = arguments["species"][0]["v"][:, :2]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ecsim.deck import schema
 from ecsim.deck.faults import Fault, show
-from ecsim.deck.schema import Assembly, Backend, Deck, Grid, Mpi, Species, Time, Units
+from ecsim.deck.schema import Assembly, Backend, Deck, Grid, Mpi, Particles, Species, Time, Units
 
 MOST_STEPS = 10**12
 OPTIONAL_SPECIES_KEYS = ("density", "thermal_velocity", "drift")
@@ -41,16 +41,18 @@ def species_faults(path: str, species: Species, grid: Grid) -> Iterator[Fault]:
 
 def device_faults(deck: Deck, device: str) -> list[Fault]:
     """What the device that was taken, "cpu" or "cuda", cannot do of a deck that asks for it or for "auto"."""
-    return list(backend_faults(deck.assembly, Backend(device=device)))
+    return list(backend_faults(deck.particles, deck.assembly, Backend(device=device)))
 
 
-def backend_faults(assembly: Assembly, backend: Backend) -> Iterator[Fault]:
-    """Methods and precisions that the device has not; nothing is known to be wrong while it is "auto"."""
+def backend_faults(particles: Particles, assembly: Assembly, backend: Backend) -> Iterator[Fault]:
+    """Methods and number types that the device has not; nothing is known to be wrong while it is "auto"."""
     device = backend.device
     methods = {"cpu": schema.CPU_METHODS, "cuda": schema.CUDA_METHODS}.get(device)
     if methods and assembly.method not in methods:
         need = f"must be one of {', '.join(methods)} when the device is {device}"
         yield Fault("assembly.method", show(assembly.method), need)
+    if particles.velocity != "float64" and device == "cuda":
+        yield Fault("particles.velocity", show(particles.velocity), "must be float64 when the device is cuda")
     if assembly.precision == "tf32" and device == "cpu":
         yield Fault("assembly.precision", show("tf32"), "needs a GPU: must be fp64 when the device is cpu")
     elif assembly.precision == "tf32" and assembly.method not in schema.TF32_METHODS:

@@ -145,7 +145,7 @@ class _Reader:
         pairs: tuple[tuple[Any, tuple[str, ...]], ...] = (
             (checks.grid_faults, ("grid",)),
             (checks.time_faults, ("time",)),
-            (checks.backend_faults, ("assembly", "backend")),
+            (checks.backend_faults, ("particles", "assembly", "backend")),
             (checks.units_faults, ("units",)),
             (checks.mpi_faults, ("grid", "mpi")),
         )

@@ -138,6 +138,11 @@ class Particles:
         choices=("float64", "float32"),
         help="Number type of the position in the cell (float32 saves 4 bytes a dimension)",
     )
+    velocity: str = key(
+        "float64",
+        choices=("float64", "float32"),
+        help="Number type of the velocity (float32 saves 12 bytes, costs energy its last 8 digits; on the CPU only)",
+    )
     seed: int = key(0, low=0, high=2**63 - 1,
                     help="Seed of the random numbers: the same plasma on any number of ranks or threads")
     sort_every: int = key(1, low=1, help="Steps between sorts by cell")

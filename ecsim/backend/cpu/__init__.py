@@ -53,14 +53,16 @@ class CpuBackend:
         line = f"CPU, {threads}, {platform.machine()}, Numba {numba.__version__}"
         return f"{line} ({self.reason})" if self.reason else line
 
-    def new_store(self, block, *, position_dtype: str = "float64", weight: float | None = None, ids: bool = False,
-                  capacity: int = 0, sort_every: int = 1, migration=None) -> ParticleStore:
+    def new_store(self, block, *, position_dtype: str = "float64", velocity_dtype: str = "float64",
+                  weight: float | None = None, ids: bool = False, capacity: int = 0, sort_every: int = 1,
+                  migration=None) -> ParticleStore:
         """An empty ParticleStore; ``capacity`` is a hint for backends that reserve, arrays here fit what they hold.
 
         migration : takes particles to other blocks, needed where the block does not span the box.
         """
         return ParticleStore(block, self.threads, self.scratch, self.timer, position_dtype=position_dtype,
-                             weight=weight, ids=ids, sort_every=sort_every, migration=migration)
+                             velocity_dtype=velocity_dtype, weight=weight, ids=ids, sort_every=sort_every,
+                             migration=migration)
 
     def assemble(self, store: ParticleStore, *, method: str = "pair", precision: str = "fp64", beta: float, B_nodes,
                  stencil, moments) -> None:

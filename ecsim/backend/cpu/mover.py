@@ -165,6 +165,7 @@ def move(d: int, order: int):
                             prefetch_particles(d, s, v, at + CHUNK)
                             x, y, z = load_position(d, s, visit, at, n)
                             u = kick(d, order, fields, slot, 2.0 * x, 2.0 * y, 2.0 * z, load_velocity(v, visit, at, n))
+                            u = (rounded(u[0], v[0]), rounded(u[1], v[1]), rounded(u[2], v[2]))
                             for k in range(3):
                                 store(v[k], visit, at, n, u[k])
                             sums = tally(sums, u, load_weight(weight, weights, visit, at, n))

@@ -57,16 +57,17 @@ class ParticleStore:
     Parameters
     ----------
     block : Block.  threads : Threads.  scratch : Scratch.  timer : charged with phase "sort".
-    position_dtype : "float64" or "float32", of s.  weight : one macro-charge for all, or None for one a particle.
-    ids : keep a uint64 per particle.  sort_every : particles change places only in every so manieth sort and are
-    visited through an index in between; results do not depend on it.  migration : takes particles to other blocks,
-    needed where the block does not span the box; every sort then changes places.
+    position_dtype, velocity_dtype : "float64" or "float32", of s and v; sums are float64 in any case.
+    weight : one macro-charge for all, or None for one a particle.  ids : keep a uint64 per particle.
+    sort_every : particles change places only in every so manieth sort and are visited through an index in between;
+    results do not depend on it.  migration : takes particles to other blocks, needed where the block does not span the
+    box; every sort then changes places.
 
     ``n`` particles; ``start`` (n_cells + 1,) where each cell's particles begin in visiting order.
     """
 
     def __init__(self, block, threads: Threads, scratch: Scratch, timer: Timer, *, position_dtype="float64",
-                 weight=None, ids=False, sort_every: int = 1, migration=None) -> None:
+                 velocity_dtype="float64", weight=None, ids=False, sort_every: int = 1, migration=None) -> None:
         if sort_every < 1:
             raise ValueError(f"sort_every = {sort_every}; at least 1 is allowed")
         self.block, self.weight, self.migration = block, weight, migration
@@ -77,7 +78,7 @@ class ParticleStore:
         self.cells_per_plane = self.lattice.rows * self.lattice.length
         self.slabs = cut(self.lattice.planes, self.cells_per_plane, block.order)
         self._names = [*(f"s{k}" for k in range(block.d)), "v0", "v1", "v2"]
-        self._arrays = [np.empty(0, position_dtype if name[0] == "s" else np.float64) for name in self._names]
+        self._arrays = [np.empty(0, {"s": position_dtype, "v": velocity_dtype}[name[0]]) for name in self._names]
         for name, dtype, kept in (("weight", np.float64, weight is None), ("id", np.uint64, ids)):
             if kept:
                 self._names.append(name)

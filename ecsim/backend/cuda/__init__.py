@@ -145,14 +145,17 @@ class CudaBackend:
 
     # -- particles ---------------------------------------------------------------------------------------------
 
-    def new_store(self, block, *, position_dtype: str = "float64", weight: float | None = None, ids: bool = False,
-                  capacity: int = 0, sort_every: int = 1, migration=None,
-                  gather_dtype: str = "float64") -> CudaParticleStore:
+    def new_store(self, block, *, position_dtype: str = "float64", velocity_dtype: str = "float64",
+                  weight: float | None = None, ids: bool = False, capacity: int = 0, sort_every: int = 1,
+                  migration=None, gather_dtype: str = "float64") -> CudaParticleStore:
         """An empty CudaParticleStore.
 
         capacity : particles that will be loaded, reserved at once. sort_every is for the CPU: here every move sorts.
         migration : takes particles to other blocks, needed where the block does not span the box.
+        Raises ValueError for velocities that are not float64.
         """
+        if velocity_dtype != "float64":
+            raise ValueError(f"velocity = {velocity_dtype!r}; float64 is allowed on the device cuda")
         return CudaParticleStore(self, block, position_dtype=position_dtype, weight=weight, ids=ids, capacity=capacity,
                                  migration=migration, gather_dtype=gather_dtype)
 
