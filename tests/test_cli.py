@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -305,6 +306,21 @@ def test_wrong_usage_exits_with_two(arguments, capsys):
         main(arguments)
     assert caught.value.code == 2
     assert "usage: ecsim" in capsys.readouterr().err
+
+
+def test_the_first_compilation_is_announced_and_a_later_start_is_quick(tmp_path):
+    """Without a cache the run says that it compiles; with one it says nothing, and starts and ends within 3 s."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    arguments = ["run", "two_stream", *QUICK]
+    first = ecsim(*arguments, "-o", str(tmp_path / "first"), env=environment)
+    assert first.returncode == 0 and first.stdout.startswith("compiling kernels for this machine")
+    seconds = []
+    for k in range(3):
+        begin = time.perf_counter()
+        later = ecsim(*arguments, "-o", str(tmp_path / f"later{k}"), env=environment)
+        seconds.append(time.perf_counter() - begin)
+        assert later.returncode == 0 and "compiling" not in later.stdout
+    assert min(seconds) < 3.0
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["check", "double_harris"], ["decks"]])

@@ -39,6 +39,15 @@ def test_invariants_over_200_cycles(name):
     assert np.abs(divergence_B).max() <= 1e-12 * max(np.abs(B).max(), np.abs(run.E).max()) / min(spacing)
 
 
+@pytest.mark.parametrize("tolerance", [1e-6, 1e-10])
+@pytest.mark.parametrize("name", ["two_stream", "thermal"])
+def test_drift_is_of_the_order_of_the_tolerance(name, tolerance):
+    """A solve that is less exact costs as much energy: at most a few times the tolerance over 200 cycles."""
+    run = simulation(name, {**SMALLER.get(name, {}), "solver.tolerance": tolerance, "time.steps": 200})
+    run.step(200)
+    assert 1e-16 < run.worst_drift <= 5 * tolerance
+
+
 def turned(vectors: np.ndarray, axis: int) -> np.ndarray:
     """Vectors (..., 3) turned so that their first component lies along ``axis`` (a cyclic permutation)."""
     return np.roll(vectors, axis, axis=-1)
