@@ -61,7 +61,8 @@ def check_arrays(*, cells, size, dt, theta, shape, species, E, B, tolerance) -> 
     Raises ValueError listing every fault.
     """
     faults: list[str] = []
-    if shape not in SHAPE_ORDERS:
+    order = SHAPE_ORDERS.get(shape) if isinstance(shape, str) else None
+    if order is None:
         faults.append(f"shape = {shape!r}; {' or '.join(SHAPE_ORDERS)} is allowed")
     ranges = (("dt", dt, 0.0, math.inf), ("theta", theta, 0.5, 1.0), ("tolerance", tolerance, 0.0, 1.0))
     for name, value, low, high in ranges:
@@ -70,7 +71,7 @@ def check_arrays(*, cells, size, dt, theta, shape, species, E, B, tolerance) -> 
             zero = "" if name == "theta" else ", not 0,"
             faults.append(f"{name} = {value!r}; a number in [{low:g}, {high:g}]{zero} is allowed")
     try:
-        grid = Grid(tuple(np.atleast_1d(cells)), tuple(np.atleast_1d(size)), SHAPE_ORDERS.get(shape, 1))
+        grid = Grid(tuple(np.atleast_1d(cells)), tuple(np.atleast_1d(size)), order or 1)
     except (TypeError, ValueError) as error:
         raise ValueError("; ".join([*faults, str(error)])) from None
     fields = [_finite_array(faults, name, a, (3, *grid.cells)) for name, a in (("E", E), ("B", B))]

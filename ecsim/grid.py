@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -31,6 +32,8 @@ class Grid:
     order: int = 1
 
     def __post_init__(self) -> None:
+        if not all(isinstance(n, numbers.Real) and math.isfinite(n) and n == int(n) for n in self.cells):
+            raise ValueError(f"cells = {', '.join(map(str, self.cells))}; whole numbers are allowed")
         object.__setattr__(self, "cells", tuple(int(n) for n in self.cells))
         object.__setattr__(self, "size", tuple(float(s) for s in self.size))
         faults = []

@@ -58,6 +58,12 @@ def test_total_is_the_sum_of_the_coefficients():
     assert assemble(x, c, cells=(3, 3, 3), size=size, shape="tsc").to_scipy().sum() == pytest.approx(c.sum(), abs=1e-12)
 
 
+@pytest.mark.parametrize("coefficients", [np.zeros(0), np.zeros((0, 3, 3))])
+def test_no_particles_have_the_matrix_zero(coefficients):
+    matrix = assemble(np.zeros((0, 2)), coefficients, cells=(4, 3), size=(1, 1))
+    assert not matrix.to_scipy().toarray().any()
+
+
 def test_faults():
     with pytest.raises(ValueError, match=r"coefficients has shape \(3,\); \(2,\) or \(2, 3, 3\)"):
         assemble(np.zeros((2, 2)), np.zeros(3), cells=(4, 4), size=(1, 1))
@@ -67,5 +73,12 @@ def test_faults():
         assemble([[0.5]], [1.0], cells=(4,), size=(1,), shape="cubic")
     with pytest.raises(ValueError, match="size has 1 entries but cells has 2"):
         assemble([[0.5, 0.5]], [1.0], cells=(4, 4), size=(1,))
+    with pytest.raises(ValueError, match="must be numbers"):
+        assemble([[0.5]], [1j], cells=(4,), size=(1,))
+    for cells in ((4.5,), ("4",), (np.nan,)):
+        with pytest.raises(ValueError, match="whole numbers"):
+            assemble([[0.5]], [1.0], cells=cells, size=(1,))
+    with pytest.raises(ValueError, match="threads = 1000000000"):
+        assemble([[0.5]], [1.0], cells=(4,), size=(1,), threads=10**9)
     with pytest.raises(ValueError, match="method"):
         assemble([[0.5]], [1.0], cells=(4,), size=(1,), method="magic")

@@ -34,8 +34,10 @@ def assemble(positions, coefficients, *, cells, size, shape: str = "cic", method
 
     faults = [] if shape in SHAPE_ORDERS else [f"shape = {shape!r}; {' or '.join(SHAPE_ORDERS)} is allowed"]
     grid = Grid(tuple(np.atleast_1d(cells)), tuple(np.atleast_1d(size)), SHAPE_ORDERS.get(shape, 1))
-    x = np.asarray(positions, dtype=np.float64)
-    c = np.asarray(coefficients, dtype=np.float64)
+    try:
+        x, c = np.asarray(positions, dtype=np.float64), np.asarray(coefficients, dtype=np.float64)
+    except TypeError as error:
+        raise ValueError("; ".join([*faults, f"positions and coefficients must be numbers ({error})"])) from None
     if x.ndim != 2 or x.shape[1] != grid.d:
         faults.append(f"positions has shape {x.shape}; (P, {grid.d}) is allowed")
     elif c.shape not in ((len(x),), (len(x), 3, 3)):
@@ -45,9 +47,10 @@ def assemble(positions, coefficients, *, cells, size, shape: str = "cic", method
     if faults:
         raise ValueError("; ".join(faults))
     backend, block = select(device, threads=threads), Block(grid)
-    matrix = MassMatrix(block, Halo(block), backend, components=1 if c.ndim == 1 else 9)
+    components = 1 if c.ndim == 1 else 9
+    matrix = MassMatrix(block, Halo(block), backend, components=components)
     cell, s = locate(block, x)
-    columns = np.ascontiguousarray(c.reshape(len(x), -1).T) * block.volume  # the backend divides by V
+    columns = np.ascontiguousarray(c.reshape(len(x), components).T) * block.volume  # the backend divides by V
     backend.assemble_columns(block, cell, s, columns, matrix.values, method)
     matrix.complete()
     return matrix
