@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from itertools import product
 
@@ -115,6 +116,21 @@ def test_a_failing_call_is_raised_whoever_ran_it():
             Threads(count).run(fail, [(k,) for k in range(20)])
     with pytest.raises(ValueError, match="threads = 0"):
         Threads(0)
+
+
+def test_threads_that_the_system_refuses_leave_none_waiting(monkeypatch):
+    before, submit, asked = set(threading.enumerate()), threads.ThreadPoolExecutor.submit, []
+
+    def refuse_the_third(pool, *call):
+        asked.append(call)
+        if len(asked) == 3:
+            raise RuntimeError("can't start new thread")
+        return submit(pool, *call)
+
+    monkeypatch.setattr(threads.ThreadPoolExecutor, "submit", refuse_the_third)
+    with pytest.raises(OSError, match="6 threads are more than this system"):
+        Threads(6)
+    assert set(threading.enumerate()) <= before
 
 
 def test_select():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 
 MOST_SLABS = 256
+MOST_THREADS = 4096
 STACK_BYTES = 2**22
 FEWEST_CELLS = 256
 
@@ -39,8 +40,13 @@ def _started_pool(count: int) -> ThreadPoolExecutor:
     before = threading.stack_size(STACK_BYTES)
     try:
         pool, everyone = ThreadPoolExecutor(count, thread_name_prefix="ecsim"), threading.Barrier(count + 1)
-        for _ in range(count):
-            pool.submit(everyone.wait)
+        try:
+            for _ in range(count):
+                pool.submit(everyone.wait)
+        except RuntimeError as error:
+            everyone.abort()        # else those that did start would wait for ever, and the process with them
+            pool.shutdown()
+            raise OSError(f"{count + 1} threads are more than this system lets a process start") from error
         everyone.wait()
     finally:
         threading.stack_size(before)
@@ -52,8 +58,8 @@ class Threads:
 
     def __init__(self, count: int | None = None) -> None:
         self.count = available_threads() if count is None else int(count)
-        if self.count < 1:
-            raise ValueError(f"threads = {count}; at least 1 is allowed")
+        if not 1 <= self.count <= MOST_THREADS:
+            raise ValueError(f"threads = {count}; 1 to {MOST_THREADS} are allowed")
         self._pool = _started_pool(self.count - 1) if self.count > 1 else None
 
     def run(self, kernel: Callable, calls: Iterable[tuple]) -> None:
