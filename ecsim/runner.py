@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ecsim.backend import BackendError, select
@@ -15,7 +16,7 @@ from ecsim.deck import Deck, DeckError, device_faults
 from ecsim.exits import BAD_INPUT, FAILED, INTERRUPTED, STOPPED, CommandError
 from ecsim.memory import available
 from ecsim.output.checkpoint import CheckpointError
-from ecsim.output.rundir import RunDirectoryError
+from ecsim.output.rundir import Hold, RunDirectoryError
 from ecsim.parallel.launch import World, world
 from ecsim.parallel.topology import TopologyError
 from ecsim.parallel.transport import TransportError
@@ -27,7 +28,7 @@ from ecsim.solver.gmres import SolverError
 
 def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = None,
         max_minutes: float | None = None) -> None:
-    """Run a deck into a directory that it may use; prints unless `quiet`.
+    """Run a deck into a directory that it may use and no other run is using; prints unless `quiet`.
 
     restart : a checkpoint, or a run directory whose newest valid one is meant.  max_minutes : stop after so long,
     with a checkpoint; SIGTERM does the same.
@@ -35,6 +36,15 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
     Raises CommandError: bad input before anything is allocated or written, else a failed, stopped or interrupted run,
     whose results so far are kept.
     """
+    hold = Hold()
+    try:
+        _run(deck, directory, hold, quiet, restart, max_minutes)
+    finally:
+        hold.release()
+
+
+def _run(deck: Deck, directory: str, hold: Hold, quiet: bool, restart: str | None,
+         max_minutes: float | None) -> None:
     started, here = time.perf_counter(), world()
     quiet = quiet or not here.is_root
     if not quiet:
@@ -42,7 +52,9 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
     try:
         backend = select(deck.backend.device, threads=deck.backend.threads or here.threads, local_rank=here.local_rank)
         refuse(deck, backend, here)
+        here.on_root(partial(hold.take, directory))
         simulation = Simulation.from_deck(deck, output=directory, restart_from=restart)
+        here.on_root(partial(hold.take, directory))     # one that was made just now
     except (RunDirectoryError, CheckpointError, BackendError, DeckError, TopologyError, TransportError) as error:
         raise CommandError(error, BAD_INPUT) from None
     except (OSError, MemoryError) as error:

@@ -14,6 +14,7 @@ import pytest
 from ecsim.cli import main
 from ecsim.deck import load_deck, shipped_decks
 from ecsim.output.energies import read_energies
+from ecsim.output.rundir import Hold
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = ["--device", "cpu", "--threads", "1", "--steps", "3"]
@@ -115,6 +116,18 @@ def test_a_file_in_place_of_the_run_directory(deck, capsys):
     Path("taken").write_text("x")
     assert "taken" in refused(capsys, "run", "wave.toml", "-o", "taken", "--overwrite")
     assert Path("taken").read_text() == "x"
+
+
+@pytest.mark.parametrize("arguments", [["--restart", "runs/wave"], ["wave.toml", "--overwrite"]])
+def test_a_directory_that_another_run_is_writing_into(deck, capsys, arguments):
+    assert main(["run", "wave.toml", *QUICK, "--quiet", "--set", "checkpoint.every=1"]) == 0
+    before = {name: Path(name).read_bytes() for name in files(deck.parent)}
+    hold = Hold()
+    hold.take("runs/wave")
+    assert "another run is writing into runs/wave" in refused(capsys, "run", *arguments, *QUICK)
+    assert before == {name: Path(name).read_bytes() for name in files(deck.parent)}
+    hold.release()
+    assert main(["run", *arguments, *QUICK, "--quiet"]) == 0
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a" * 5000, "dangling"])

@@ -7,6 +7,7 @@ written by ecsim.
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -41,6 +42,41 @@ def openpmd_directory(run: str | os.PathLike[str], name: str) -> Path:
 
 class RunDirectoryError(OSError):
     """A run directory cannot be used; the message says which and what to do."""
+
+
+class Hold:
+    """Keeps a second run out of a run directory, by a lock on it that ends with this process at the latest.
+
+    Where the file system has no locks it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._handle: int | None = None
+
+    def take(self, path: str | os.PathLike[str]) -> None:
+        """Lock a directory that exists. Raises RunDirectoryError if another run holds it."""
+        if self._handle is not None or not os.path.isdir(path):
+            return
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except OSError:
+            return
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise RunDirectoryError(f"another run is writing into {path}; wait for its end, or choose another "
+                                    "directory") from None
+        except OSError:
+            os.close(handle)
+            return
+        self._handle = handle
+
+    def release(self) -> None:
+        """Let others use the directory."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
 
 
 def is_run_directory(path: str | os.PathLike[str]) -> bool:
