@@ -88,7 +88,8 @@ def measured(name: str) -> str:
         simulation.run()
         seconds = time.perf_counter() - begin
         drawn = plot_run(Path(scratch) / name, output=scratch)
-        figures = [keep(path, name) for path in sorted(drawn, key=order)]
+        shown = [path for path in drawn if kind(path) in ALT]
+        figures = [keep(path, name) for path in sorted(shown, key=order)]
     return "\n".join(figures) + cost(simulation, seconds)
 
 
