@@ -64,7 +64,8 @@ def test_run_writes_its_results_and_tells_what_they_cost(deck, capsys):
     for part in ("vacuum_wave: 8 cells", "CPU", "step 3/3", "phase", "share", "ns per particle-step", "solve",
                  "GMRES iterations", "worst relative energy drift", "results in runs/wave"):  # fmt: skip
         assert part in out
-    assert files(deck.parent) == {"wave.toml", "runs/wave/deck.toml", "runs/wave/energies.h5"}
+    assert files(deck.parent) == {"wave.toml", "runs/wave/deck.toml", "runs/wave/energies.h5",
+                                  "runs/wave/timings.json"}
     assert read_energies("runs/wave")["step"].tolist() == [0, 1, 2, 3]
 
 
