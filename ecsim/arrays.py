@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,13 +55,14 @@ def _check_species(faults: list[str], k: int, given: dict, d: int) -> dict:
     return {"name": name, "charge_to_mass": qm, "x": x, "v": v, "q": float(q) if scalar and q is not None else q}
 
 
-def check_arrays(*, cells, size, dt, theta, shape, species, E, B, tolerance) -> tuple[Grid, list[dict], Any, Any]:
-    """Checked and converted arguments of ``Simulation.from_arrays``.
+def check_arrays(*, cells, size, dt, theta, shape, species, E, B, tolerance,
+                 faults=()) -> tuple[Grid, list[dict], Any, Any]:
+    """Checked and converted arguments of ``Simulation.from_arrays``; faults : found already, told with the others.
 
     Returns the grid, the species (x (P, d), v (P, 3), q (P,) or float) and the owned fields (3, *cells), all float64.
     Raises ValueError listing every fault.
     """
-    faults: list[str] = []
+    faults = [str(fault) for fault in faults]
     order = SHAPE_ORDERS.get(shape) if isinstance(shape, str) else None
     if order is None:
         faults.append(f"shape = {shape!r}; {' or '.join(SHAPE_ORDERS)} is allowed")
@@ -75,6 +77,10 @@ def check_arrays(*, cells, size, dt, theta, shape, species, E, B, tolerance) -> 
     except (TypeError, ValueError) as error:
         raise ValueError("; ".join([*faults, str(error)])) from None
     fields = [_finite_array(faults, name, a, (3, *grid.cells)) for name, a in (("E", E), ("B", B))]
+    species = list(species) if isinstance(species, Iterable) else [species]
+    if not all(isinstance(s, Mapping) for s in species):
+        faults.append(f"species must be a list of dicts with {', '.join(SPECIES_KEYS)}")
+        species = []
     checked = [_check_species(faults, k, dict(s), grid.d) for k, s in enumerate(species)]
     names = [s["name"] for s in checked if s]
     faults += [f"species name '{n}' is given {names.count(n)} times" for n in sorted(set(names)) if names.count(n) > 1]

@@ -13,6 +13,8 @@ from ecsim.arrays import check_arrays
 from ecsim.builder import Parts, build, place
 from ecsim.cycle import advance
 from ecsim.deck import Deck, full_key, load_deck
+from ecsim.deck.checks import backend_faults, option_faults
+from ecsim.deck.schema import Assembly, Backend, Particles
 from ecsim.diagnostics.schedule import Schedule
 from ecsim.particles.species import Species, locate
 from ecsim.plasma import Plasma
@@ -82,9 +84,16 @@ class Simulation:
 
         Raises ValueError listing every fault of the arguments, and BackendError where the device is not to be had.
         """
+        faults = option_faults(dict(device=device, method=method, precision=precision, threads=threads,
+                                    position=position, velocity=velocity, sort_every=sort_every, restart=restart,
+                                    max_iterations=max_iterations, guess=guess, ranks=ranks, transport=transport))
         grid, checked, E, B = check_arrays(cells=cells, size=size, dt=dt, theta=theta, shape=shape, species=species,
-                                           E=E, B=B, tolerance=tolerance)
+                                           E=E, B=B, tolerance=tolerance, faults=faults)
         domain, backend = place(grid, device=device, threads=threads, ranks=ranks, transport=transport)
+        faults = list(backend_faults(Particles(velocity=velocity), Assembly(method, precision),
+                                     Backend(device=backend.name)))
+        if faults:
+            raise ValueError("; ".join(map(str, faults)))
         block = domain.block
         members = []
         for s in checked:

@@ -156,6 +156,16 @@ def test_every_fault_of_the_arguments_at_once():
         assert fault in text, (fault, text)
 
 
+@pytest.mark.parametrize("option", [
+    {"method": "mma"}, {"method": "magic"}, {"precision": "tf32"}, {"threads": 1.5}, {"position": "float16"},
+    {"sort_every": 0}, {"restart": 0}, {"max_iterations": 0}, {"guess": "wild"}, {"transport": "pigeon"},
+    {"device": "tpu"}, {"ranks": (0, 1)}, {"species": 3}, {"species": [3]}, {"shape": []}, {"cells": (4, 3.5)},
+], ids=str)
+def test_options_are_checked_as_those_of_a_deck(option):
+    with pytest.raises(ValueError, match=next(iter(option))):
+        Simulation.from_arrays(**{**random_plasma((4, 3), seed=3), "dt": 0.1, "threads": 1, **option})
+
+
 def test_positions_velocities_and_ids_at_the_start():
     arguments = random_plasma((4, 3), seed=4)
     run = Simulation.from_arrays(**arguments, dt=0.1)

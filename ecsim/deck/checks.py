@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import typing
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ecsim.deck import schema
 from ecsim.deck.faults import Fault, show
 from ecsim.deck.schema import Assembly, Backend, Deck, Grid, Mpi, Particles, Species, Time, Units
+from ecsim.deck.values import convert
+from ecsim.keys import keys_of, rule_of
 
 MOST_STEPS = 10**12
 OPTIONAL_SPECIES_KEYS = ("density", "thermal_velocity", "drift")
@@ -58,6 +61,17 @@ def backend_faults(particles: Particles, assembly: Assembly, backend: Backend) -
     elif assembly.precision == "tf32" and assembly.method not in schema.TF32_METHODS:
         need = f"needs assembly.method to be one of {', '.join(schema.TF32_METHODS)}, not {assembly.method}"
         yield Fault("assembly.precision", show("tf32"), need)
+
+
+def option_faults(options: Mapping[str, Any]) -> list[Fault]:
+    """What a deck would be told of these keys without their sections, each alone."""
+    faults: list[Fault] = []
+    for section in (schema.Assembly, schema.Solver, schema.Backend, schema.Particles, schema.Mpi):
+        hints = typing.get_type_hints(section)
+        for name, field in keys_of(section).items():
+            if name in options and not (options[name] is None and field.default is None):
+                convert(name, hints[name], rule_of(field), options[name], faults)
+    return faults
 
 
 def mpi_faults(grid: Grid, mpi: Mpi) -> Iterator[Fault]:
