@@ -144,7 +144,7 @@ class Gmres:
             if abs(g[k]) <= target or breakdown:
                 break
         y = np.linalg.solve(h[:k, :k], g[:k])
-        x += xp.asarray(y) @ basis[:k]
+        self.krylov.project_out(basis[:k], xp.asarray(-y), x)  # x += y · basis, without waking a threaded BLAS
         return k, float(np.linalg.norm(raw[: k + 1, :k], 2))
 
     def _orthogonalise(self, w, k: int) -> np.ndarray:
