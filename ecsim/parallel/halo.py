@@ -8,6 +8,7 @@ neighbour travels in one message, whatever the number of arrays and components.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 
 from ecsim.grid import Block, Grid
@@ -61,12 +62,21 @@ def _kernels(backend, verb: str, block: Block):
     return make(block) if make else None
 
 
+def _copy(ghost: tuple, owner: tuple, a) -> None:
+    a[ghost] = a[owner]
+
+
+def _add(ghost: tuple, owner: tuple, a) -> None:
+    a[owner] += a[ghost]
+
+
 class Halo:
     """Ghost exchange of one block of a periodic box.
 
     neighbours : for each dimension the ranks (low, high) beside the block, or None where it spans the box; by default
     it does everywhere.  transport : how arrays get there.  backend : whose kernels are used where it has some for this,
-    ``periodic_ghosts(block)`` for the last dimensions that are whole, and ``faces(block)`` for those that are cut.
+    ``periodic_ghosts(block)`` for the last dimensions that are whole, and ``faces(block)`` for those that are cut; or
+    its ``in_parts(function, a)``, which works on the components of an array by threads.
     """
 
     def __init__(self, block: Block, neighbours=None, transport=None, backend=None) -> None:
@@ -79,6 +89,7 @@ class Halo:
         self._periodic = last and _kernels(backend, "periodic_ghosts", Block(last))
         self._faces = _kernels(backend, "faces", block) or Faces(block, self.transport.xp)
         self._by_slices = range(rest.start if self._periodic else block.d)
+        self.in_parts = getattr(backend, "in_parts", None) or (lambda function, a: function(a))
 
     def fill(self, *arrays) -> None:
         """Copy owned values into the ghosts of C-ordered arrays (..., *padded), in place."""
@@ -89,7 +100,7 @@ class Halo:
                 self._exchange(arrays, k, (g, n), (0, n + g), add=False)
             else:
                 for a, (ghost, owner) in self._mirrored(arrays, k):
-                    a[ghost] = a[owner]
+                    self.in_parts(partial(_copy, ghost, owner), a)
         if self._periodic:
             for a in arrays:
                 self._periodic.fill(a.reshape(-1, *self._last))
@@ -106,10 +117,11 @@ class Halo:
                 self._exchange(arrays, k, (0, n + g), (g, n), add=True)
             else:
                 for a, (ghost, owner) in self._mirrored(arrays, k):
-                    a[owner] += a[ghost]
+                    self.in_parts(partial(_add, ghost, owner), a)
 
     def _mirrored(self, arrays, k: int):
-        """Each array with the indices (ghost, owner) of each layer along a dimension that is whole."""
+        """Each array as (k, *padded), with the indices (ghost, owner) of a layer along a dimension that is whole."""
+        arrays = [a.reshape(-1, *self.block.padded) for a in arrays]
         pairs = mirror(self.block.cells[k], self.block.ghosts)
         return product(arrays, [tuple(_along(self.block.d - k, i) for i in pair) for pair in pairs])
 

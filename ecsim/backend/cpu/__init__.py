@@ -20,6 +20,7 @@ from ecsim.timing import Timer
 
 __all__ = ["CpuBackend", "ParticleStore", "compiling_first_time", "on_compile"]
 
+LARGE = 1 << 22  # bytes of an array that several threads are faster with
 METHODS = {"pair": assemble_pair, "direct": assemble_direct, "auto": assemble_pair}
 COLUMN_METHODS = {"pair": columns_pair, "direct": columns_direct, "auto": columns_pair}
 
@@ -133,6 +134,11 @@ class CpuBackend:
                                   for a in range(0, grid.planes, thickness)])
         if result is not out:
             out[...] = result
+
+    def in_parts(self, function, a) -> None:
+        """``function(part)`` for parts of ``a`` along its first axis, on all threads where ``a`` is large enough."""
+        parts = min(self.threads.count, len(a)) if a.nbytes > LARGE else 1
+        self.threads.run(function, [(part,) for part in np.array_split(a, parts)])
 
     def to_host(self, a) -> np.ndarray:
         """``a`` as a numpy array (no copy)."""
