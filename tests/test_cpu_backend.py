@@ -119,18 +119,44 @@ def test_a_failing_call_is_raised_whoever_ran_it():
 
 
 def test_threads_that_the_system_refuses_leave_none_waiting(monkeypatch):
-    before, submit, asked = set(threading.enumerate()), threads.ThreadPoolExecutor.submit, []
+    before, start, asked = set(threading.enumerate()), threading.Thread.start, []
 
-    def refuse_the_third(pool, *call):
-        asked.append(call)
+    def refuse_the_third(thread):
+        asked.append(thread)
         if len(asked) == 3:
             raise RuntimeError("can't start new thread")
-        return submit(pool, *call)
+        start(thread)
 
-    monkeypatch.setattr(threads.ThreadPoolExecutor, "submit", refuse_the_third)
+    monkeypatch.setattr(threading.Thread, "start", refuse_the_third)
     with pytest.raises(OSError, match="6 threads are more than this system"):
         Threads(6)
+    for thread in asked[:2]:
+        thread.join(5.0)
     assert set(threading.enumerate()) <= before
+
+
+def test_helpers_end_with_their_owner():
+    before = set(threading.enumerate())
+    group = Threads(4)
+    helpers = set(threading.enumerate()) - before
+    assert len(helpers) == 3
+    del group
+    for helper in helpers:
+        helper.join(5.0)
+    assert not any(helper.is_alive() for helper in helpers)
+
+
+def test_every_call_is_made_once_and_finished_when_run_returns():
+    group, made = Threads(3), []
+
+    def slow(k):
+        time.sleep(1e-4 * (k % 3))
+        made.append(k)
+
+    for _ in range(200):
+        made.clear()
+        group.run(slow, [(k,) for k in range(5)])
+        assert sorted(made) == list(range(5))
 
 
 def test_select():
