@@ -26,6 +26,7 @@ COLUMN_METHODS = {"pair": columns_pair, "direct": columns_direct, "auto": column
 
 
 def _choose(methods: dict, method: str):
+    """The method of this name. Raises ValueError if there is none."""
     if method not in methods:
         raise ValueError(f"method = {method!r}; {' or '.join(methods)} is allowed on the CPU")
     return methods[method]

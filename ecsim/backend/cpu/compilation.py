@@ -27,6 +27,7 @@ _ARITHMETIC = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy
 
 
 def _user_cache() -> Path:
+    """The user's cache directory, by the custom of the system; NUMBA_CACHE_DIR comes first."""
     if os.environ.get("NUMBA_CACHE_DIR"):
         return Path(os.environ["NUMBA_CACHE_DIR"])
     if sys.platform == "darwin":
@@ -37,6 +38,7 @@ def _user_cache() -> Path:
 
 
 def _writable(directory: Path) -> bool:
+    """Whether a file can be made in the directory, which is made where it is missing."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=directory).close()
@@ -104,14 +106,18 @@ def inline(function: Callable):
 
 
 class _OnCompile(event.Listener):
+    """Passes the names of kernels that Numba begins to compile to a function."""
+
     def __init__(self, function: Callable[[str], None]) -> None:
         self._function = function
 
     def on_start(self, event) -> None:
+        """Called by Numba; only kernels run without the interpreter lock, what is inlined into them does not."""
         if event.data["dispatcher"].targetoptions.get("nogil"):
             self._function(event.data["dispatcher"].py_func.__name__)
 
     def on_end(self, event) -> None:
+        """Called by Numba; nothing to do."""
         pass
 
 

@@ -107,6 +107,7 @@ class Krylov:
         self.threads = threads
 
     def _run(self, function, width: int, basis, w, *arguments) -> np.ndarray:
+        """Run ``function`` over pieces of ``w``, each with its row of partial sums; returns their sums (width,)."""
         pieces = -(-w.size // PIECE)
         partial = np.empty((pieces, width))
         step = max(pieces // (4 * self.threads.count), FEWEST_ITEMS // (PIECE * len(basis)), 1)
@@ -128,4 +129,5 @@ class Krylov:
 
 
 def _rounded_up(rows: int) -> int:
+    """The next multiple of TOGETHER."""
     return -(-rows // TOGETHER) * TOGETHER

@@ -29,11 +29,14 @@ lanes = LanesType()
 
 @register_model(LanesType)
 class _LanesModel(models.PrimitiveModel):
+    """Lanes are kept as one LLVM vector."""
+
     def __init__(self, manager, kind) -> None:
         super().__init__(manager, kind, VECTOR)
 
 
 def _splat(builder, scalar):
+    """A vector whose items are all ``scalar``."""
     nothing = ir.Constant(ir.VectorType(scalar.type, WIDTH), ir.Undefined)
     first = builder.insert_element(nothing, scalar, ir.IntType(32)(0))
     return shuffle(builder, first, nothing, [0] * WIDTH)
@@ -55,8 +58,12 @@ def spread(typingctx, x):
 
 
 def _operation(name):
+    """The intrinsic a ∘ b of two Lanes, for the arithmetic instruction ``name`` of LLVM."""
+
     @intrinsic
     def apply(typingctx, a, b):
+        """a ∘ b, lane by lane."""
+
         def generate(context, builder, signature, args):
             return getattr(builder, name)(*args)
 
@@ -66,8 +73,11 @@ def _operation(name):
 
 
 def _define(python_operator, apply):
+    """Teach the compiler a ∘ b for Lanes with Lanes, and with numbers on either side."""
+
     @overload(python_operator)
     def binary(a, b):
+        """What to compile for these types; None leaves them to others."""
         if isinstance(a, LanesType) and isinstance(b, LanesType):
             return lambda a, b: apply(a, b)
         if isinstance(a, LanesType) and isinstance(b, types.Float):
@@ -86,6 +96,7 @@ def floor(typingctx, x):
     """The largest whole number not above, lane by lane."""
 
     def generate(context, builder, signature, args):
+        """Call LLVM's own floor of a vector."""
         kind = ir.FunctionType(VECTOR, [VECTOR])
         function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.floor.v{WIDTH}f64")
         return builder.call(function, args)
@@ -108,6 +119,7 @@ def all_less(typingctx, a, b):
     """True if a < b in every lane (a NaN is less than nothing)."""
 
     def generate(context, builder, signature, args):
+        """Compare, take the truth values as the bits of a byte, and ask whether all are set."""
         bits = builder.bitcast(builder.fcmp_ordered("<", args[0], args[1]), ir.IntType(WIDTH))
         return builder.icmp_unsigned("==", bits, ir.IntType(WIDTH)(2**WIDTH - 1))
 
@@ -119,6 +131,7 @@ def first_lanes(typingctx, count, x):
     """x in the first ``count`` lanes, 0 beyond."""
 
     def generate(context, builder, signature, args):
+        """Select x where the lane's number is below ``count``."""
         lane = ir.Constant(ir.VectorType(ir.IntType(64), WIDTH), list(range(WIDTH)))
         return builder.select(builder.icmp_signed("<", lane, _splat(builder, args[0])), args[1], ZERO)
 
@@ -131,6 +144,7 @@ def shift(typingctx, x, by):
     places = by.literal_value
 
     def generate(context, builder, signature, args):
+        """Shuffle x with zeros; which lanes is known when compiling."""
         picks = [k - places if 0 <= k - places < WIDTH else WIDTH for k in range(WIDTH)]
         return shuffle(builder, args[0], ZERO, picks)
 
@@ -142,6 +156,7 @@ def total(typingctx, x):
     """The sum over the lanes."""
 
     def generate(context, builder, signature, args):
+        """Add the upper half to the lower one until one item is left."""
         value, width = args[0], WIDTH
         while width > 1:
             width //= 2
@@ -167,6 +182,7 @@ def totals(typingctx, a, b, c, d, e, f, g, h):
     """Lanes of the eight sums over lanes."""
 
     def generate(context, builder, signature, args):
+        """Fold eight vectors to four, to two, to one."""
         four = _fold(builder, args, _EVEN, _ODD)
         return _fold(builder, _fold(builder, four, _LOW, _HIGH), _LOW, _HIGH)[0]
 

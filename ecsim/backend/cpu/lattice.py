@@ -54,6 +54,7 @@ class Box(NamedTuple):
 def box(block) -> Box:
     """The Box of a Block."""
     def three(numbers, missing: float) -> tuple:
+        """Three floats; ``missing`` stands for dimensions that are not active."""
         return tuple(float(n) for n in (*numbers, missing, missing))[:3]
 
     return Box(three(block.origin, 0.0), three(block.cells, 1.0), three(block.grid.cells, 1.0),
@@ -100,6 +101,7 @@ def tables(d: int, order: int, padded: tuple[int, ...]) -> Tables:
     number = {offset: k for k, offset in enumerate(half_offsets(d, order))}
 
     def flat(digits, base: int) -> int:
+        """The number whose ``base``-ary digits these are."""
         return int(np.ravel_multi_index(tuple(digits), (base,) * d))
 
     pairs = [(a, b) for a in range(len(nodes)) for b in range(a, len(nodes))]

@@ -47,6 +47,7 @@ def columns_pair(d: int, order: int, components: int):
 
     @kernel
     def columns_pair_slab(first, last, lattice, tables, start, s, given, visit, scale, stencil):
+        """stencil (offsets, components, nodes) flat += W_a W_b S_c, cell sums first, eight cells at a time."""
         s, given, stencil, visit = borrow_three(s), borrow(given), borrow(stencil), borrow(visit)
         columns, phi = stack_array(components, CHUNK), stack_array(rows, CHUNK)
         cell_sums, sums, carry = stack_array(WIDTH, width), stack_array(width, WIDTH), stack_array(carried, WIDTH)
@@ -88,6 +89,7 @@ def columns_direct(d: int, order: int, components: int):
 
     @kernel
     def columns_direct_slab(first, last, lattice, tables, start, s, given, visit, scale, stencil):
+        """stencil (offsets, components, nodes) flat += W_a W_b S_c, particle by particle and pair by pair."""
         s, given, stencil = borrow_three(s), borrow(given), borrow(stencil)
         W = stack_array(nodes, 1)
         for plane in range(first, last):

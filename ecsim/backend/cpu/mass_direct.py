@@ -69,6 +69,7 @@ def assemble_direct(d: int, order: int):
     @kernel
     def assemble_direct_slab(first, last, lattice, tables, start, s, v, weight, weights, visit, beta, scale, B,
                              stencil, moments):
+        """stencil (offsets, 9, nodes) and moments (4, nodes) flat +=, particle by particle and pair by pair."""
         s, v, stencil, moments, B = borrow_three(s), borrow_three(v), borrow(stencil), borrow(moments), borrow(B)
         fields, W, alpha = stack_array(field_rows, WIDTH), stack_array(nodes, 1), stack_array(9, 1)
         for plane in range(first, last):

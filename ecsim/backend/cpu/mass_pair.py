@@ -87,6 +87,7 @@ def assemble_pair(d: int, order: int):
     @kernel
     def assemble_pair_slab(first, last, lattice, tables, start, s, v, weight, weights, visit, beta, scale, B,
                            stencil, moments):
+        """stencil (offsets, 9, nodes) and moments (4, nodes) flat +=, cell sums first, eight cells at a time."""
         s, v, stencil, moments, B = borrow_three(s), borrow_three(v), borrow(stencil), borrow(moments), borrow(B)
         visit, weights = borrow(visit), borrow(weights)
         columns, phi, fields = stack_array(13, CHUNK), stack_array(rows, CHUNK), stack_array(field_rows, WIDTH)

@@ -24,10 +24,12 @@ def _item(context, builder, array_type, array, indices):
 
 
 def _indices(builder, index_type, index):
+    """The numbers of an index, which is one number or a tuple of them."""
     return cgutils.unpack_tuple(builder, index) if isinstance(index_type, types.UniTuple) else [index]
 
 
 def _load_vector(builder, place, array_type):
+    """Eight neighbouring items from ``place`` on as float64, at any alignment of the items."""
     kind = ir.VectorType(_KINDS[array_type.dtype], WIDTH)
     value = builder.load(builder.bitcast(place, kind.as_pointer()))
     value.align = array_type.dtype.bitwidth // 8
@@ -35,6 +37,7 @@ def _load_vector(builder, place, array_type):
 
 
 def _store_vector(builder, value, place, array_type):
+    """The inverse: eight float64 into ``place``, as the array keeps them."""
     value = _narrowed(builder, value, array_type)
     builder.store(value, builder.bitcast(place, value.type.as_pointer())).align = array_type.dtype.bitwidth // 8
 
@@ -59,6 +62,7 @@ def get(typingctx, array, index):
     """Lanes array[…, last : last + 8] of a C-ordered real array; ``index`` is a number or a pair of numbers."""
 
     def generate(context, builder, signature, args):
+        """Load eight neighbours."""
         place = _item(context, builder, array, args[0], _indices(builder, index, args[1]))
         return _load_vector(builder, place, array)
 
@@ -70,6 +74,7 @@ def put(typingctx, array, index, x):
     """array[…, last : last + 8] = x, converted to what the array holds."""
 
     def generate(context, builder, signature, args):
+        """Store eight neighbours."""
         place = _item(context, builder, array, args[0], _indices(builder, index, args[1]))
         _store_vector(builder, args[2], place, array)
         return context.get_dummy_value()
@@ -98,6 +103,7 @@ def _get_lane_by_lane(context, builder, array_type, array, first, count, visit_t
 
 
 def _put_lane_by_lane(context, builder, array_type, array, first, count, x, visit_type=None, visit=None):
+    """Store the first ``count`` lanes of x one by one, from array[first] on, or from array[visit[first]] on."""
     for lane in range(WIDTH):
         with builder.if_then(builder.icmp_signed("<", count.type(lane), count)):
             place = _place(context, builder, array_type, array, builder.add(first, first.type(lane)), visit_type, visit)
@@ -161,6 +167,7 @@ def put_item(typingctx, array, i, x):
     """array[i] = x of a one-dimensional array."""
 
     def generate(context, builder, signature, args):
+        """Store one item."""
         builder.store(args[2], _item(context, builder, array, args[0], [args[1]]))
         return context.get_dummy_value()
 
@@ -182,6 +189,7 @@ def prefetch(typingctx, array, i):
     """Ask for the cache line of array[i], which need not exist."""
 
     def generate(context, builder, signature, args):
+        """Call LLVM's prefetch: to read, kept in all caches, data."""
         byte_pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte_pointer, number, number, number])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch")
@@ -197,6 +205,7 @@ def transpose(typingctx, source, column, target, row):
     """target[row + j, i] = source[i, column + j], i and j = 0 … 7."""
 
     def generate(context, builder, signature, args):
+        """Load eight rows, swap blocks of 1, 2 and 4 items between pairs of them, store eight rows."""
         number = ir.IntType(64)
         vectors = [_load_vector(builder, _item(context, builder, source, args[0], [number(i), args[1]]), source)
                    for i in range(WIDTH)]
@@ -220,6 +229,7 @@ def borrow(typingctx, array):
     """The same array without its reference count, which would be touched at every use; the caller keeps it alive."""
 
     def generate(context, builder, signature, args):
+        """Copy the array's description, with its owner set to null."""
         view = make_array(array)(context, builder, args[0])
         view.meminfo = cgutils.get_null_value(view.meminfo.type)
         view.parent = cgutils.get_null_value(view.parent.type)
@@ -236,6 +246,7 @@ def stack_array(typingctx, rows, columns):
     result = types.Array(types.float64, 2, "C")
 
     def generate(context, builder, signature, args):
+        """Reserve 64-byte aligned room in the function's frame, and describe it as a C-ordered array."""
         shape = [rows.literal_value, columns.literal_value]
         buffer = cgutils.alloca_once(builder, context.get_data_type(types.float64), size=shape[0] * shape[1])
         buffer.align = 64

@@ -39,6 +39,7 @@ def deposit_moments(d: int, order: int):
 
     @kernel
     def deposit_moments_slab(first, last, lattice, node, start, s, v, weight, weights, visit, scale, out):
+        """out (10, nodes) flat += w [1, v, v v] W, cell sums first, eight cells at a time."""
         s, v, visit, weights, out = borrow_three(s), borrow_three(v), borrow(visit), borrow(weights), borrow(out)
         columns, phi, carry = stack_array(12, CHUNK), stack_array(nodes, CHUNK), stack_array(carried, WIDTH)
         cell_sums, sums = stack_array(WIDTH, width), stack_array(width, WIDTH)
@@ -91,6 +92,7 @@ def deposit_centre_charge(d: int, order: int):
 
     @kernel
     def deposit_centre_charge_slab(first, last, lattice, strides, start, s, weight, weights, visit, scale, out):
+        """out (centres,) += w times the CIC weight of each centre in reach, particle by particle."""
         s, out = borrow_three(s), borrow(out)
         corner = lattice.first - back * (strides[0] + strides[1] + strides[2])
         for plane in range(first, last):

@@ -144,6 +144,7 @@ def move(d: int, order: int):
     @kernel
     def move_slab(first, last, lattice, box, node, start, s, v, weight, weights, visit, beta, steps, E, B, destination,
                   out):
+        """Kick and push the particles, eight of a cell at a time; fields are expanded for eight cells at a time."""
         s, v, E, B, destination = borrow_three(s), borrow_three(v), borrow(E), borrow(B), borrow(destination)
         visit, weights = borrow(visit), borrow(weights)
         fields, stage = stack_array(field_rows, WIDTH), stack_array(3, WIDTH)

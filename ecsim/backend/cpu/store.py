@@ -225,6 +225,7 @@ class ParticleStore:
         self._sorts += 1
 
     def _gather(self, source: np.ndarray, order: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """target[i] = source[order[i]], by ranges on the threads; returns ``target``."""
         self._threads.run(sort.gather, [(a, b, source, order, target) for a, b in self._threads.ranges(len(order))])
         return target
 

@@ -50,6 +50,7 @@ def _serve(tasks: SimpleQueue) -> None:
 
 
 def _dismiss(tasks: SimpleQueue, count: int) -> None:
+    """Hand None to ``count`` helpers, which ends them."""
     for _ in range(count):
         tasks.put(None)
 
@@ -116,6 +117,7 @@ class Threads:
         waiting = iter(calls)
 
         def work() -> None:
+            """Take calls from the common iterator until none is left."""
             for arguments in waiting:
                 kernel(*arguments)
 
