@@ -54,7 +54,7 @@ def draw(run: Run, figure) -> None:
 
 def _draw_series(run: Run, figure, series) -> None:
     """Closed flux, the rate in both normalisations, and J·E′ at the X-points."""
-    time, B0 = series["time"], getattr(run.deck.problem.params, "magnetic_field", 0.0)
+    time, B0 = series["time"], _lobe_field(run)
     closed, rate, work = figure.subplots(3, 1, sharex=True)
     flux, JE = series["flux"], series["JE_x_point"]
     inflow = series["B_inflow"] ** 2 / np.sqrt(series["n_inflow"])
@@ -89,10 +89,16 @@ def _running_mean(values: np.ndarray) -> np.ndarray:
     return (total[last] - total[first]) / (last - first)
 
 
+def _lobe_field(run: Run) -> float:
+    """B₀ of a problem with current sheets, 0 for others."""
+    params = run.deck.problem.params
+    return params.magnetic_field if all(hasattr(params, name) for name in ("across", "current")) else 0.0
+
+
 def history(run: Run) -> History:
     """The closed flux of every snapshot; sheets in the order of the highest and of the lowest flux."""
     params = run.deck.problem.params
-    if not all(hasattr(params, name) for name in ("magnetic_field", "across", "current")):
+    if not _lobe_field(run):
         raise NothingToDraw(f"the problem {run.deck.problem.name} has no current sheets to reconnect")
     if len(run.snapshots) < 2:
         raise NothingToDraw(f"{run.directory} has {len(run.snapshots)} snapshot; a rate needs at least 2")
