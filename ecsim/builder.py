@@ -13,9 +13,10 @@ from ecsim.deck.source import read_toml_text
 from ecsim.diagnostics.base import Setting
 from ecsim.diagnostics.fields import Params as FieldParams
 from ecsim.grid import Grid
-from ecsim.output.checkpoint import Checkpoint, CheckpointError, discard_later, find_checkpoint, is_checkpoint_of
+from ecsim.output.checkpoint import Checkpoint, CheckpointError, belongs_to, find_checkpoint, tidy
+from ecsim.output.hold import Hold
 from ecsim.output.provenance import provenance
-from ecsim.output.rundir import check_run_directory
+from ecsim.output.rundir import continue_run_directory
 from ecsim.parallel.domain import Domain, connect
 from ecsim.parallel.launch import world
 from ecsim.parallel.topology import Topology
@@ -54,32 +55,40 @@ class Parts:
     passed_over: Sequence[str] = ()
 
 
-def build(deck: Deck, directory=None, restart=None) -> Parts:
+def build(deck: Deck, directory=None, restart=None, hold: Hold | None = None) -> Parts:
     """Plasma of a deck, with its recorder and checkpointer where a run directory is given.
 
-    restart : a checkpoint, or a run directory whose newest valid one is meant; None starts at step 0.
+    restart : a checkpoint, or a run directory whose newest valid one is meant; None starts at step 0.  hold : on the
+    directory, taken here; the caller's to release or, after an exception, to abandon.
     Raises BackendError, ValueError, CheckpointError or RunDirectoryError before anything is allocated.
     """
     grid = Grid(deck.grid.cells, deck.grid.size, deck.grid.order)
     domain, backend = place(grid, device=deck.backend.device, threads=deck.backend.threads, ranks=deck.mpi.ranks,
                             transport=deck.mpi.transport)
+    hold, goes_on = hold or Hold(), None not in (directory, restart) and belongs_to(restart, directory)
+    if directory is not None:
+        domain.world.on_root(lambda: hold.take(directory, deck.output.overwrite, goes_on))
     checkpoint, passed_over = (None, ()) if restart is None else find_checkpoint(restart, domain.world)
-    goes_on = False
     if checkpoint is not None:
         check_same_run(checkpoint, deck)
-        goes_on = directory is not None and is_checkpoint_of(checkpoint.path, directory)
-    if directory is not None and not goes_on:
-        check_run_directory(directory, deck.output.overwrite)
-    if goes_on:
-        domain.world.on_root(lambda: discard_later(directory, checkpoint.step))
     parts = Parts(_plasma(deck, domain, backend, checkpoint), checkpoint=checkpoint, passed_over=passed_over)
     if directory is not None:
+        domain.world.on_root(lambda: _prepare(deck, directory, hold, checkpoint if goes_on else None))
         attributes = {**provenance(), "seed": deck.particles.seed, "backend": backend.describe()}
         parts.recorder = _recorder(deck, parts.plasma, directory, attributes, goes_on)
         parts.checkpointer = Checkpointer(
             parts.plasma, directory, {**attributes, "deck": dump(deck)}, every=deck.checkpoint.every,
             wall_minutes=deck.checkpoint.wall_minutes, keep=deck.checkpoint.keep)
     return parts
+
+
+def _prepare(deck: Deck, directory, hold: Hold, checkpoint: Checkpoint | None) -> None:
+    """Make the directory of a new run, or of one that goes on from ``checkpoint``, ready to be written into."""
+    if checkpoint is None:
+        hold.create(dump(deck), deck.output.overwrite)
+    else:
+        tidy(directory, checkpoint.step, deck.checkpoint.keep)
+        continue_run_directory(directory, dump(deck), checkpoint.step)
 
 
 def check_same_run(checkpoint: Checkpoint, deck: Deck) -> None:
@@ -135,5 +144,5 @@ def _recorder(deck: Deck, plasma: Plasma, directory, attributes, goes_on: bool) 
         entries.insert(0, ("fields", FieldParams(every=output.fields_every, precision="float64")))
     setting = Setting(Path(directory), attributes, reference_frequency(deck.units.omega_pi, deck.units.density),
                       output.author, plasma.step if goes_on else None)
-    return Recorder(plasma, setting, deck_text=dump(deck), overwrite=output.overwrite, entries=entries,
-                    energies_every=output.energies_every, gauss_every=output.gauss_every)
+    return Recorder(plasma, setting, deck_text=dump(deck), entries=entries, energies_every=output.energies_every,
+                    gauss_every=output.gauss_every)

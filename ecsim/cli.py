@@ -1,7 +1,7 @@
 """The command line: run | check | decks | info | plot | watch | report.
 
 Exit codes: 0 done, 2 bad input (deck, options, run directory, device), 3 the run failed, 4 it stopped before its end as
-asked (time limit, SIGTERM) and can be continued, 130 interrupted.
+asked (time limit, SIGTERM) and can be continued, 130 interrupted by Ctrl-C.
 Heavy imports wait until a command needs them, so that ``--help`` and ``check`` answer at once.
 """
 

@@ -15,7 +15,7 @@ from ecsim.diagnostics.base import Diagnostic, Setting
 from ecsim.diagnostics.conservation import divergence_B, gauss_residual
 from ecsim.diagnostics.sample import Sample
 from ecsim.output.energies import EnergyFile
-from ecsim.output.rundir import ENERGIES, continue_run_directory, create_run_directory, discard_later_files
+from ecsim.output.rundir import ENERGIES
 from ecsim.output.timings import write_timings
 from ecsim.plasma import Plasma
 
@@ -23,36 +23,31 @@ from ecsim.plasma import Plasma
 class Recorder:
     """Writes the files of one run.
 
-    setting : where, and what the files say of the run; the directory is made here, or gone on with from
-    ``setting.resume_at``.  deck_text : stored with the results.  energies_every, gauss_every : intervals in steps; 0 is
-    never (energies: at least 1).  entries : kind and Params of each diagnostic.
+    setting : where, and what the files say of the run; existing ones are gone on with after ``setting.resume_at``.
+    deck_text : stored with the results.  energies_every, gauss_every : intervals in steps; 0 is never (energies: at
+    least 1).  entries : kind and Params of each diagnostic.
     Raises OSError naming the path when something cannot be written.
     """
 
     def __init__(self, plasma: Plasma, setting: Setting, *, deck_text: str, energies_every: int = 1,
-                 gauss_every: int = 10, entries: Sequence[tuple[str, Any]] = (), overwrite: bool = False) -> None:
+                 gauss_every: int = 10, entries: Sequence[tuple[str, Any]] = ()) -> None:
         self.plasma, self.setting = plasma, setting
         self.energies_every, self.gauss_every = energies_every, gauss_every
         self.world, self.directory = plasma.domain.world, setting.directory
         self.file: EnergyFile | None = None
-        self.world.on_root(partial(self._prepare, deck_text, overwrite))
+        self.world.on_root(partial(self._open, deck_text))
         self.diagnostics: list[Diagnostic] = [registry()[kind].Diagnostic(params, kind, plasma, setting)
                                               for kind, params in entries]
         self.sample = Sample(plasma)
         self._gauss = math.nan
-        self._begun, self._first_step, self._closed = time.monotonic(), plasma.step, False
+        self._begun, self._first_step, self.closed = time.monotonic(), plasma.step, False
         self._before = dict(plasma.backend.timer.seconds)
 
-    def _prepare(self, deck_text: str, overwrite: bool) -> None:
-        """The directory and the energy file; on rank 0."""
-        at = self.setting.resume_at
-        if at is None:
-            create_run_directory(self.directory, deck_text, overwrite)
-        else:
-            continue_run_directory(self.directory, deck_text)
-            discard_later_files(self.directory, at)
+    def _open(self, deck_text: str) -> None:
+        """The energy file; on rank 0."""
         self.file = EnergyFile(self.directory / ENERGIES, species=[s.name for s in self.plasma.species],
-                               attributes={**self.setting.attributes, "deck": deck_text}, resume_at=at)
+                               attributes={**self.setting.attributes, "deck": deck_text},
+                               resume_at=self.setting.resume_at)
 
     def inspect(self, p: Plasma) -> None:
         """In the middle of a cycle, with x^{n+1/2}, v^n and E^{n+θ} in hand: what the end of the cycle cannot see."""
@@ -91,7 +86,10 @@ class Recorder:
 
     def close(self) -> None:
         """Write what is buffered and close, every file even if one fails; leave how long each stage took."""
+        if self.closed:
+            return
         error: OSError | None = None
+        self.closed = True
         for file in (self.file, *self.diagnostics):
             try:
                 if file is not None:
@@ -100,8 +98,7 @@ class Recorder:
                 error = error or caught
         if error is not None:
             raise error
-        if self.world.is_root and not self._closed and self.plasma.step > self._first_step:
-            self._closed = True
+        if self.world.is_root and self.plasma.step > self._first_step:
             write_timings(self.directory, self._session(), fresh=self.setting.resume_at is None)
 
     def _session(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -15,12 +16,13 @@ from ecsim.backend.cpu import on_compile
 from ecsim.deck import Deck, DeckError, device_faults
 from ecsim.exits import BAD_INPUT, FAILED, INTERRUPTED, STOPPED, CommandError
 from ecsim.memory import available
-from ecsim.output.checkpoint import CheckpointError
-from ecsim.output.rundir import Hold, RunDirectoryError
+from ecsim.output.checkpoint import CheckpointError, newest_step
+from ecsim.output.rundir import RunDirectoryError
 from ecsim.parallel.launch import World, world
 from ecsim.parallel.topology import TopologyError
 from ecsim.parallel.transport import TransportError
 from ecsim.plan import make_plan
+from ecsim.plasma import Plasma
 from ecsim.report import Progress, cost_table, human, opening
 from ecsim.simulation import Simulation
 from ecsim.solver.gmres import SolverError
@@ -31,46 +33,66 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
     """Run a deck into a directory that it may use and no other run is using; prints unless `quiet`.
 
     restart : a checkpoint, or a run directory whose newest valid one is meant.  max_minutes : stop after so long,
-    with a checkpoint; SIGTERM does the same.
+    with a checkpoint; SIGTERM and Ctrl-C do the same.
 
     Raises CommandError: bad input before anything is allocated or written, else a failed, stopped or interrupted run,
     whose results so far are kept.
     """
-    hold = Hold()
-    try:
-        _run(deck, directory, hold, quiet, restart, max_minutes)
-    finally:
-        hold.release()
-
-
-def _run(deck: Deck, directory: str, hold: Hold, quiet: bool, restart: str | None,
-         max_minutes: float | None) -> None:
     started, here = time.perf_counter(), world()
     quiet = quiet or not here.is_root
+    if restart is not None and here.on_root(partial(_nothing_to_do, restart, deck.time.n_steps)):
+        if not quiet:
+            print(f"nothing to do: all {deck.time.n_steps} steps of {restart} are done; more with --steps")
+        return
+    with stopping_on_signals() as stop:
+        simulation = _start(deck, directory, quiet, restart, stop)
+        seconds = time.perf_counter() - started
+        if not quiet:
+            print(opening(make_plan(deck, simulation.plasma.backend.name, here.size),
+                          simulation.plasma.backend.describe(), seconds, simulation.plasma.domain.describe()))
+            print(_origin(simulation), end="", flush=True)
+        left = None if max_minutes is None else max_minutes - seconds / 60
+        advance(simulation, deck, quiet, f"what was written is kept in {directory}", left)
+        step, last = simulation.plasma.step, deck.time.n_steps
+        if step < last:
+            by_hand = simulation.plasma.halo.max(float(stop.signal == signal.SIGINT)) > 0
+            how, code = ("interrupted", INTERRUPTED) if by_hand else ("stopped", STOPPED)
+            raise CommandError(f"{how} after step {step} of {last}, as asked; go on with `ecsim run --restart "
+                               f"{directory}`", code)
+    if not quiet:
+        print(f"results in {directory}")
+
+
+def _nothing_to_do(restart: str, n_steps: int) -> bool:
+    """Whether the steps asked for are done. Raises CommandError if more are."""
+    try:
+        done = newest_step(restart)
+    except CheckpointError as error:
+        raise CommandError(error) from None
+    if done is not None and done > n_steps:
+        raise CommandError(f"{restart} is at step {done}, past the {n_steps} steps asked for; --steps counts from the "
+                           "start of the run")
+    return done == n_steps
+
+
+def _start(deck: Deck, directory: str, quiet: bool, restart: str | None, stop: Stop) -> Simulation:
+    """Everything before the first cycle; a run that does not get there leaves nothing behind."""
+    here = world()
     if not quiet:
         on_compile(Announcement("compiling kernels for this machine; later runs will find them ready"))
     try:
         backend = select(deck.backend.device, threads=deck.backend.threads or here.threads, local_rank=here.local_rank)
         refuse(deck, backend, here)
-        here.on_root(partial(hold.take, directory))
         simulation = Simulation.from_deck(deck, output=directory, restart_from=restart)
-        here.on_root(partial(hold.take, directory))     # one that was made just now
     except (RunDirectoryError, CheckpointError, BackendError, DeckError, TopologyError, TransportError) as error:
         raise CommandError(error, BAD_INPUT) from None
     except (OSError, MemoryError) as error:
         raise CommandError(reason(error), FAILED) from None
-    if not quiet:
-        seconds = time.perf_counter() - started
-        print(opening(make_plan(deck, backend.name, here.size), simulation.plasma.backend.describe(), seconds,
-                      simulation.plasma.domain.describe()), flush=True)
-        print(_origin(simulation), end="", flush=True)
-    left = None if max_minutes is None else max_minutes - (time.perf_counter() - started) / 60
-    advance(simulation, deck, quiet, f"what was written is kept in {directory}", left)
-    if simulation.plasma.step < deck.time.n_steps:
-        raise CommandError(f"stopped after step {simulation.plasma.step} of {deck.time.n_steps}, as asked; go on with "
-                           f"`ecsim run --restart {directory}`", STOPPED)
-    if not quiet:
-        print(f"results in {directory}")
+    except KeyboardInterrupt:
+        raise CommandError("stopped before the first cycle, as asked; the same command starts again",
+                           STOPPED if stop.signal == signal.SIGTERM else INTERRUPTED) from None
+    stop.plasma = simulation.plasma
+    return simulation
 
 
 def _origin(simulation: Simulation) -> str:
@@ -82,21 +104,36 @@ def _origin(simulation: Simulation) -> str:
     return f"{skipped}going on from {parts.checkpoint.path}, step {parts.checkpoint.step}\n"
 
 
-@contextmanager
-def stopping_on_sigterm(simulation: Simulation) -> Iterator[None]:
-    """SIGTERM lets the cycle finish and ends the run with a checkpoint."""
-    def stop(*ignored: object) -> None:
-        """Ask the run to end after its cycle."""
-        simulation.plasma.stop_requested = True
+class Stop:
+    """What SIGTERM and Ctrl-C do: end a start at once, and a run after its cycle; a second Ctrl-C always at once.
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
+    plasma : set when the start is over.  signal : the first that came.
+    """
+
+    def __init__(self) -> None:
+        self.plasma: Plasma | None = None
+        self.signal: int | None = None
+
+    def __call__(self, number: int, *ignored: object) -> None:
+        first, self.signal = self.signal is None, self.signal or number
+        if self.plasma is None or (number == signal.SIGINT and not first):
+            raise KeyboardInterrupt
+        self.plasma.stop_requested = True
+        if number == signal.SIGINT and world().is_root:
+            os.write(2, b"\necsim: stopping after this cycle, with a checkpoint; Ctrl-C again stops at once\n")
+
+
+@contextmanager
+def stopping_on_signals() -> Iterator[Stop]:
+    """SIGTERM and Ctrl-C as `Stop` says."""
+    stop = Stop()
+    numbers = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
+    before = [signal.signal(number, stop) for number in numbers]
     try:
-        yield
+        yield stop
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 class Announcement:
@@ -134,8 +171,7 @@ def advance(simulation: Simulation, deck: Deck, quiet: bool, kept: str, max_minu
     if progress:
         simulation.on(1, lambda sim: progress.update(sim.plasma.step, sim.time, sim.drift()))
     try:
-        with stopping_on_sigterm(simulation):
-            simulation.run(max_minutes=max_minutes)
+        simulation.run(max_minutes=max_minutes)
     except KeyboardInterrupt:
         raise CommandError(f"interrupted after step {simulation.plasma.step}; {kept}", INTERRUPTED) from None
     except (SolverError, FloatingPointError, OSError, MemoryError) as error:

@@ -16,6 +16,7 @@ from ecsim.deck import Deck, full_key, load_deck
 from ecsim.deck.checks import backend_faults, option_faults
 from ecsim.deck.schema import Assembly, Backend, Particles
 from ecsim.diagnostics.schedule import Schedule
+from ecsim.output.hold import Hold
 from ecsim.particles.species import Species, locate
 from ecsim.plasma import Plasma
 from ecsim.solver.gmres import SolverError
@@ -36,6 +37,7 @@ class Simulation:
         self.species = plasma.species
         self.deck: Deck | None = None
         self.origin: Parts | None = None
+        self._hold = Hold()
         self._schedule = Schedule()
         self._first_energy = plasma.energies()["total"]
         self.iterations: list[int] = []
@@ -49,24 +51,29 @@ class Simulation:
     def from_deck(cls, deck, *, output=None, restart_from=None, **overrides) -> Simulation:
         """A run from a deck: a path, the name of a shipped deck, a mapping of sections, or a loaded Deck.
 
-        output : run directory to write into; None writes nothing.  restart_from : a checkpoint to go on from, or a
-        run directory whose newest valid one is meant; where that is ``output`` its files are continued.  overrides :
-        values of deck keys, as ``dt=0.1``, ``device="cpu"`` or, for keys that several sections have,
-        ``**{"species.electrons.start": "quiet"}``.
+        output : run directory to write into, held against other runs until `close`; None writes nothing.
+        restart_from : a checkpoint to go on from, or a run directory whose newest valid one is meant; where that is
+        ``output`` its files are continued.  overrides : values of deck keys, as ``dt=0.1``, ``device="cpu"`` or, for
+        keys that several sections have, ``**{"species.electrons.start": "quiet"}``.
 
         Raises DeckError listing every fault, BackendError, and OSError where the directory or the checkpoint cannot be
-        used; nothing is allocated or written before these.
+        used; nothing is allocated or written before these. A start that fails later leaves nothing behind.
         """
         checked = load_deck(deck, {full_key(name): value for name, value in overrides.items()})
-        parts = build(checked, output, restart_from)
-        simulation = cls(parts.plasma, steps=checked.time.n_steps, recorder=parts.recorder,
-                         checkpointer=parts.checkpointer)
-        simulation.deck, simulation.origin = checked, parts
-        if parts.checkpoint is not None:
-            simulation._first_energy = parts.checkpoint.manifest["first_energy"]
-            simulation.worst_drift = parts.checkpoint.manifest["worst_drift"]
-        if parts.recorder:
-            parts.recorder.start(simulation)
+        hold = Hold()
+        try:
+            parts = build(checked, output, restart_from, hold)
+            simulation = cls(parts.plasma, steps=checked.time.n_steps, recorder=parts.recorder,
+                             checkpointer=parts.checkpointer)
+            simulation.deck, simulation.origin, simulation._hold = checked, parts, hold
+            if parts.checkpoint is not None:
+                simulation._first_energy = parts.checkpoint.manifest["first_energy"]
+                simulation.worst_drift = parts.checkpoint.manifest["worst_drift"]
+            if parts.recorder:
+                parts.recorder.start(simulation)
+        except BaseException:
+            hold.abandon()
+            raise
         return simulation
 
     @classmethod
@@ -118,7 +125,11 @@ class Simulation:
         self._schedule.on(step_interval, function)
 
     def step(self, n: int = 1) -> None:
-        """Advance by n cycles. Raises SolverError (with the step) or FloatingPointError if one fails."""
+        """Advance by n cycles.
+
+        Raises SolverError (with the step) or FloatingPointError if one fails, ValueError if the files are closed.
+        """
+        self._check_open()
         p = self.plasma
         for _ in range(n):
             try:
@@ -140,6 +151,7 @@ class Simulation:
         """
         if self.checkpointer is None:
             raise ValueError("a checkpoint needs a run directory: give output")
+        self._check_open()
         self.recorder.flush()
         return self.checkpointer.write({"first_energy": self._first_energy, "worst_drift": self.worst_drift})
 
@@ -165,9 +177,16 @@ class Simulation:
             self.close()
 
     def close(self) -> None:
-        """Flush and close the files of the run."""
-        if self.recorder:
-            self.recorder.close()
+        """Flush and close the files of the run, and let others write into its directory."""
+        try:
+            if self.recorder:
+                self.recorder.close()
+        finally:
+            self._hold.release()
+
+    def _check_open(self) -> None:
+        if self.recorder and self.recorder.closed:
+            raise ValueError("the files of this run are closed, as at the end of run(); go on with restart_from")
 
     # -- looking -----------------------------------------------------------------------------------------------
 

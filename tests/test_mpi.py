@@ -182,7 +182,10 @@ def test_files_are_those_of_a_run_on_one_rank(tmp_path):
             assert np.abs(mesh.values - theirs.meshes[name].values).max() <= 1e-11 * scale, name
 
 
-def test_sigterm_on_one_rank_stops_all_after_the_cycle(tmp_path):
+@pytest.mark.parametrize("number, code, how", [(signal.SIGTERM, 4, "stopped"), (signal.SIGINT, 130, "interrupted")])
+@pytest.mark.parametrize("rank", [1, None])
+def test_a_signal_stops_all_ranks_after_the_cycle(tmp_path, number, code, how, rank):
+    """To one rank, or to the launcher, which hands it to all."""
     from ecsim.output.energies import read_energies
 
     arguments = ("run", "two_stream", "-o", tmp_path / "run", "--device", "cpu", "--steps", "1000000")
@@ -190,15 +193,34 @@ def test_sigterm_on_one_rank_stops_all_after_the_cycle(tmp_path):
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         next(line for line in process.stdout if line.startswith("step "))
-        os.kill(int((tmp_path / "rank_1").read_text()), signal.SIGTERM)
+        os.kill(process.pid if rank is None else int((tmp_path / f"rank_{rank}").read_text()), number)
         _, message = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 4 and message.count("stopped after step") == 1 and "Abort" not in message
-    stopped = int(re.search(r"stopped after step (\d+)", message)[1])
+    assert process.returncode == code and message.count(f"{how} after step") == 1 and "Abort" not in message
+    stopped = int(re.search(rf"{how} after step (\d+)", message)[1])
     assert read_energies(tmp_path / "run")["step"][-1] == stopped
     time.sleep(0.1)
     assert not any(alive(int(path.read_text())) for path in tmp_path.glob("rank_*"))
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 4), (signal.SIGINT, 130)])
+def test_a_signal_before_the_first_cycle_leaves_nothing(tmp_path, number, code):
+    particles = "species.ions.particles_per_cell=4000"
+    arguments = ("run", "thermal", "-o", tmp_path / "runs" / "one", "--device", "cpu", "--set", particles)
+    process = subprocess.Popen(command(3, "named_run.py", tmp_path, *arguments), env=environment(),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "runs" / "one").exists():
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, message = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == code and "stopped before the first cycle, as asked" in message, message
+    assert not (tmp_path / "runs").exists()
 
 
 def alive(process):

@@ -1,8 +1,12 @@
 """A run directory is made safely: nothing that ecsim did not write is ever touched."""
 
-import pytest
+import gc
 
-from ecsim.output.energies import EnergyFile
+import pytest
+from restart_cases import DECK, EVERYTHING, run
+
+from ecsim.output.checkpoint import list_checkpoints
+from ecsim.output.energies import EnergyFile, read_energies
 from ecsim.output.rundir import (
     RunDirectoryError,
     check_run_directory,
@@ -10,6 +14,9 @@ from ecsim.output.rundir import (
     is_run_directory,
     read_deck_text,
 )
+from ecsim.plot import plot_run
+from ecsim.run_report import write_report
+from ecsim.simulation import Simulation
 
 
 def test_new_and_empty_directories_are_taken(tmp_path):
@@ -70,3 +77,64 @@ def test_a_file_in_the_way(tmp_path):
 def test_checking_creates_nothing(tmp_path):
     check_run_directory(tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_run_at_a_time_by_any_way_in(tmp_path):
+    """Held from the start until the simulation is closed or forgotten; what is refused changes nothing."""
+    more = {"checkpoint.every": 2}
+    first = Simulation.from_deck(DECK, output=tmp_path / "run", **more)
+    first.step(2)
+    first.recorder.flush()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for arguments in ({"overwrite": True}, {"restart_from": tmp_path / "run"},
+                      {"restart_from": tmp_path / "run" / "checkpoints" / "step_000002"}):
+        with pytest.raises(RunDirectoryError, match="another run is writing into .*run; wait for its end"):
+            Simulation.from_deck(DECK, output=tmp_path / "run", **more, **arguments)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    first.close()
+    second = Simulation.from_deck(DECK, output=tmp_path / "run", restart_from=tmp_path / "run", **more)
+    second.step()
+    del second
+    gc.collect()
+    third = Simulation.from_deck(DECK, output=tmp_path / "run", restart_from=tmp_path / "run", steps=4, **more)
+    third.run()
+    assert read_energies(tmp_path / "run")["step"].tolist() == list(range(5))
+
+
+def test_a_closed_run_says_so(tmp_path):
+    simulation = Simulation.from_deck(DECK, output=tmp_path, steps=1)
+    simulation.run()
+    for go_on in (simulation.step, simulation.save, lambda: simulation.run(2)):
+        with pytest.raises(ValueError, match="files of this run are closed"):
+            go_on()
+    assert simulation.E.shape == (3, 6, 5) and simulation.plasma.step == 1
+
+
+def test_overwriting_removes_all_that_was_made_of_a_run(tmp_path):
+    pytest.importorskip("matplotlib")
+    run(tmp_path, 4, EVERYTHING, **{"checkpoint.every": 2})
+    plot_run(tmp_path)
+    plot_run(tmp_path, ["energy"], format="pdf")
+    write_report(tmp_path)
+    (tmp_path / "figures" / "fields.mp4").touch()
+    (tmp_path / "checkpoints" / ".step_000009.part").mkdir()
+    for name in ("checkpoints/.step_000009.part/rank_0000.bin", ".timings.json.part", ".report.html.part",
+                 "diagnostics/.probe.h5.part", "diagnostics/some/.some_000003.h5.part", ".fields.xdmf.h5.part"):
+        (tmp_path / name).touch()
+    create_run_directory(tmp_path, "x = 2\n", overwrite=True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["deck.toml"]
+
+
+def test_a_restart_clears_up_after_a_killed_run(tmp_path):
+    """A writer that was killed may leave a checkpoint too many and files that are half written."""
+    run(tmp_path, 6, EVERYTHING, **{"checkpoint.every": 1, "checkpoint.keep": 3})
+    (tmp_path / "checkpoints" / ".step_000007.part").mkdir()
+    left = [".deck.toml.part", ".energies.h5.part", ".timings.json.part", "diagnostics/.probe.h5.part",
+            "diagnostics/some/.some_000006.h5.part", "checkpoints/.step_000007.part/rank_0000.bin"]
+    for name in left:
+        (tmp_path / name).write_text("half")
+    again = Simulation.from_deck({**DECK, "diagnostic": EVERYTHING}, output=tmp_path, restart_from=tmp_path,
+                                 **{"checkpoint.every": 1, "checkpoint.keep": 2})
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["step_000005", "step_000006"]
+    assert not list(tmp_path.rglob(".*"))
+    again.close()

@@ -243,7 +243,7 @@ class Diagnostic:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """When the whole state is written, to go on from; also on SIGTERM and at the end of --max-minutes."""
+    """When the whole state is written, to go on from; also when it is stopped (SIGTERM, Ctrl-C, --max-minutes)."""
 
     every: int = key(0, low=0, help="Steps between checkpoints; 0 is never")
     wall_minutes: float = key(0.0, unit="min", low=0, help="Time between checkpoints on the wall clock; 0 is never")

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from ecsim.output.rundir import read_deck_text
+from ecsim.output.rundir import CHECKPOINTS, read_deck_text
 from ecsim.output.storage import reason, sync
 from ecsim.parallel.launch import World
 
-FOLDER, MANIFEST, FORMAT = "checkpoints", "manifest.json", 1
+FOLDER, MANIFEST, FORMAT = CHECKPOINTS, "manifest.json", 1
 PIECE, ALIGNMENT = 1 << 24, 64
 Arrays = Iterable[tuple[str, np.ndarray]]
 
@@ -133,11 +133,26 @@ def list_checkpoints(run: str | os.PathLike[str]) -> list[Path]:
     return [found[number] for number in sorted(filter(str.isdigit, found), key=int)]
 
 
-def discard_later(run: str | os.PathLike[str], step: int) -> None:
-    """Remove the checkpoints after ``step``: of a future that is given up, or damaged. Raises OSError if that fails."""
-    for path in list_checkpoints(run):
-        if int(path.name[len("step_"):]) > step:
+def tidy(run: str | os.PathLike[str], step: int, keep: int) -> None:
+    """Before a run goes on from ``step``: remove later checkpoints, of a future that is given up, those beyond the
+    ``keep`` newest, and what a killed run left half written. Raises OSError if that fails.
+    """
+    _remove_parts(Path(run) / FOLDER)
+    numbers = {path: int(path.name[len("step_"):]) for path in list_checkpoints(run)}
+    for path, number in numbers.items():
+        if number > step:
             shutil.rmtree(path)
+    _prune(run, keep)
+
+
+def _prune(run: str | os.PathLike[str], keep: int) -> None:
+    for path in list_checkpoints(run)[:-keep]:
+        shutil.rmtree(path)
+
+
+def _remove_parts(folder: Path) -> None:
+    for left in folder.glob(".step_*.part"):
+        shutil.rmtree(left)
 
 
 def find_checkpoint(where: str | os.PathLike[str], world: World | None = None) -> tuple[Checkpoint, list[str]]:
@@ -147,11 +162,7 @@ def find_checkpoint(where: str | os.PathLike[str], world: World | None = None) -
     """
     path = Path(where)
     passed_over: list[str] = []
-    try:
-        alone = (path / MANIFEST).exists() or path.parent.name == FOLDER
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be a checkpoint: {reason(error)}") from error
-    for candidate in [path] if alone else reversed(list_checkpoints(path)):
+    for candidate in _candidates(path):
         try:
             found = Checkpoint(candidate)
             found.check(world)
@@ -161,6 +172,28 @@ def find_checkpoint(where: str | os.PathLike[str], world: World | None = None) -
     if not passed_over:
         raise CheckpointError(f"{path} has no checkpoints" if path.is_dir() else f"there is no {path}")
     raise CheckpointError("no valid checkpoint: " + "; ".join(passed_over))
+
+
+def newest_step(where: str | os.PathLike[str]) -> int | None:
+    """The step of the newest checkpoint with a readable manifest, None if there is none; nothing else is checked.
+
+    Raises CheckpointError if ``where`` can be neither a checkpoint nor a run directory.
+    """
+    for candidate in _candidates(Path(where)):
+        try:
+            return Checkpoint(candidate).step
+        except CheckpointError:
+            continue
+    return None
+
+
+def _candidates(path: Path) -> list[Path]:
+    """The checkpoint ``path``, or those of the run directory, newest first."""
+    try:
+        alone = (path / MANIFEST).exists() or path.parent.name == FOLDER
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be a checkpoint: {reason(error)}") from error
+    return [path] if alone else list_checkpoints(path)[::-1]
 
 
 def origin_of(where: str | os.PathLike[str]) -> tuple[Path, str]:
@@ -179,9 +212,10 @@ def origin_of(where: str | os.PathLike[str]) -> tuple[Path, str]:
         raise CheckpointError(f"{path} is neither a checkpoint nor the directory of a run: {reason(error)}") from error
 
 
-def is_checkpoint_of(checkpoint: str | os.PathLike[str], run: str | os.PathLike[str]) -> bool:
-    """Whether a checkpoint lies in the run directory ``run``."""
-    return Path(checkpoint).resolve().parent == (Path(run) / FOLDER).resolve()
+def belongs_to(where: str | os.PathLike[str], run: str | os.PathLike[str]) -> bool:
+    """Whether ``where`` is the run directory ``run`` or a checkpoint in it."""
+    place = Path(where).resolve()
+    return place == Path(run).resolve() or place.parent == (Path(run) / FOLDER).resolve()
 
 
 def together(world: World, function: Callable[[], Any]) -> list[Any]:
@@ -212,8 +246,7 @@ def _checksum_of(manifest: Mapping[str, Any]) -> int:
 
 def _prepare(part: Path) -> None:
     """An empty hidden directory; what killed runs left is removed."""
-    for left in part.parent.glob(".step_*.part"):
-        shutil.rmtree(left)
+    _remove_parts(part.parent)
     part.mkdir(parents=True)
 
 
@@ -248,5 +281,4 @@ def _complete(part: Path, target: Path, manifest: dict[str, Any], keep: int) -> 
         shutil.rmtree(target)
     os.replace(part, target)
     sync(target.parent)
-    for path in list_checkpoints(target.parent.parent)[:-keep]:
-        shutil.rmtree(path)
+    _prune(target.parent.parent, keep)

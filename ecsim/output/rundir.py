@@ -7,12 +7,12 @@ written by ecsim.
 
 from __future__ import annotations
 
-import fcntl
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from ecsim.output.energies import read_energies
-from ecsim.output.storage import part_of, reason
+from ecsim.output.storage import discard, part_of, reason
 
 DECK_HEADER = "# ecsim: the resolved deck of this run\n"
 ENERGIES = "energies.h5"
@@ -20,19 +20,24 @@ DECK = "deck.toml"
 FIELDS = "fields"
 FIGURES = "figures"
 DIAGNOSTICS = "diagnostics"
-CHECKPOINTS = "checkpoints/step_[0-9]*"
+CHECKPOINTS = "checkpoints"
+SNAPSHOTS = (f"{FIELDS}/fields_[0-9]*.h5", f"{DIAGNOSTICS}/*/*_[0-9]*.h5")
+TEMPORARY = (
+    f".{DECK}.part", f".{ENERGIES}.part", ".timings.json.part", ".*.xdmf.part", ".*.xdmf.h5.part",
+    f"{FIELDS}/.fields_[0-9]*.h5.part", f"{DIAGNOSTICS}/.*.h5.part", f"{DIAGNOSTICS}/*/.*_[0-9]*.h5.part",
+)
 OURS = (
-    DECK, f".{DECK}.part", ENERGIES, f".{ENERGIES}.part", f"{FIELDS}/fields_[0-9]*.h5",
-    f"{FIELDS}/.fields_[0-9]*.h5.part",
-    f"{DIAGNOSTICS}/*.h5", f"{DIAGNOSTICS}/.*.h5.part", f"{DIAGNOSTICS}/*/*_[0-9]*.h5",
-    f"{DIAGNOSTICS}/*/.*_[0-9]*.h5.part",
-    f"{CHECKPOINTS}/manifest.json", f"{CHECKPOINTS}/rank_[0-9]*.bin", "*.xdmf", "*.xdmf.h5", "timings.json",
-    "report.html",
-    *(f"{FIGURES}/{name}.{end}" for name in (
-        "energy", "growth", "reconnection", "stages", "fields_[0-9]*", "probe_*", "spectrum_*", "histogram_*",
-        "health_*")
+    DECK, ENERGIES, f"{DIAGNOSTICS}/*.h5", *SNAPSHOTS, *TEMPORARY,
+    *(f"{CHECKPOINTS}/{name}/{file}" for name in ("step_[0-9]*", ".step_[0-9]*.part")
+      for file in ("manifest.json", "rank_[0-9]*.bin")),
+    "*.xdmf", "*.xdmf.h5", "timings.json", "report.html", ".report.html.part",
+    *(f"{FIGURES}/{name}{more}.{end}" for name, more in (
+        ("energy", ""), ("growth", ""), ("reconnection", ""), ("stages", ""), ("fields", ""), ("fields", "_[0-9]*"),
+        *((kind, more) for kind in ("probe", "spectrum", "histogram", "health") for more in ("", "_*")))
       for end in ("png", "pdf", "mp4")),
 )
+FOLDERS = (f"{CHECKPOINTS}/step_[0-9]*", f"{CHECKPOINTS}/.step_[0-9]*.part", f"{DIAGNOSTICS}/*", CHECKPOINTS,
+           DIAGNOSTICS, FIELDS, FIGURES)
 
 
 def openpmd_directory(run: str | os.PathLike[str], name: str) -> Path:
@@ -42,41 +47,6 @@ def openpmd_directory(run: str | os.PathLike[str], name: str) -> Path:
 
 class RunDirectoryError(OSError):
     """A run directory cannot be used; the message says which and what to do."""
-
-
-class Hold:
-    """Keeps a second run out of a run directory, by a lock on it that ends with this process at the latest.
-
-    Where the file system has no locks it does nothing.
-    """
-
-    def __init__(self) -> None:
-        self._handle: int | None = None
-
-    def take(self, path: str | os.PathLike[str]) -> None:
-        """Lock a directory that exists. Raises RunDirectoryError if another run holds it."""
-        if self._handle is not None or not os.path.isdir(path):
-            return
-        try:
-            handle = os.open(path, os.O_RDONLY)
-        except OSError:
-            return
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            raise RunDirectoryError(f"another run is writing into {path}; wait for its end, or choose another "
-                                    "directory") from None
-        except OSError:
-            os.close(handle)
-            return
-        self._handle = handle
-
-    def release(self) -> None:
-        """Let others use the directory."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
 
 
 def is_run_directory(path: str | os.PathLike[str]) -> bool:
@@ -141,37 +111,56 @@ def create_run_directory(path: str | os.PathLike[str], deck_text: str, overwrite
     check_run_directory(path, overwrite)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        for pattern in reversed(OURS):
-            for file in path.glob(pattern):
-                file.unlink()
-        for folder in path.glob(CHECKPOINTS):
-            if not any(folder.iterdir()):
-                folder.rmdir()
-        (path / DECK).write_text(DECK_HEADER + deck_text, encoding="utf-8")
+        clear_run_directory(path)
+        _store_deck(path, deck_text)
     except OSError as error:
         raise RunDirectoryError(f"cannot prepare the run directory {path}: {reason(error)}") from error
     return path
 
 
-def continue_run_directory(path: str | os.PathLike[str], deck_text: str) -> Path:
-    """Store the resolved deck of a run that goes on; everything else stays. Raises RunDirectoryError if that fails."""
+def clear_run_directory(path: Path) -> None:
+    """Remove the files of a run, the deck last, and the folders that are empty then. Raises OSError if that fails."""
+    _remove(path, reversed(OURS))
+    for pattern in FOLDERS:
+        for folder in path.glob(pattern):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+def continue_run_directory(path: str | os.PathLike[str], deck_text: str, step: int) -> Path:
+    """Make ``path`` ready for its run to go on after ``step`` and store the resolved deck.
+
+    Snapshots of later steps, of a future that is computed again, and what a killed run left half written are removed;
+    everything else stays. Raises RunDirectoryError if that fails.
+    """
     path = Path(path)
     try:
-        part = part_of(path / DECK)
-        part.write_text(DECK_HEADER + deck_text, encoding="utf-8")
-        os.replace(part, path / DECK)
+        _remove(path, TEMPORARY)
+        for pattern in SNAPSHOTS:
+            for file in path.glob(pattern):
+                number = file.stem.rpartition("_")[2]
+                if number.isdigit() and int(number) > step:
+                    file.unlink()
+        _store_deck(path, deck_text)
     except OSError as error:
         raise RunDirectoryError(f"cannot continue in the run directory {path}: {reason(error)}") from error
     return path
 
 
-def discard_later_files(path: str | os.PathLike[str], step: int) -> None:
-    """Remove the openPMD files of steps after ``step``: of a future that a restart computes again."""
-    for pattern in (f"{FIELDS}/fields_[0-9]*.h5", f"{DIAGNOSTICS}/*/*_[0-9]*.h5"):
-        for file in Path(path).glob(pattern):
-            number = file.stem.rpartition("_")[2]
-            if number.isdigit() and int(number) > step:
-                file.unlink()
+def _remove(path: Path, patterns: Iterable[str]) -> None:
+    for pattern in patterns:
+        for file in path.glob(pattern):
+            file.unlink()
+
+
+def _store_deck(path: Path, deck_text: str) -> None:
+    part = part_of(path / DECK)
+    try:
+        part.write_text(DECK_HEADER + deck_text, encoding="utf-8")
+        os.replace(part, path / DECK)
+    except OSError:
+        discard(part)
+        raise
 
 
 def read_deck_text(path: str | os.PathLike[str]) -> str:

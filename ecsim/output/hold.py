@@ -1,0 +1,83 @@
+"""One run at a time writes into a run directory: the lock on it, and what becomes of it when a start fails."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ecsim.output.rundir import RunDirectoryError, check_run_directory, clear_run_directory, create_run_directory
+from ecsim.output.storage import reason
+
+
+class Hold:
+    """One run's right to write into a directory, until `release`, or until it or its process ends.
+
+    It is a lock; where the file system has none, nobody is kept out.
+    """
+
+    def __init__(self) -> None:
+        self._path = Path()
+        self._handle: int | None = None
+        self._made: list[Path] = []
+        self._wrote = False
+
+    def take(self, path: str | os.PathLike[str], overwrite: bool = False, goes_on: bool = False) -> None:
+        """Lock a directory, made if there is none.
+
+        goes_on : it is that of a run which goes on; else it must be one that a run may write into.
+        Raises RunDirectoryError if it is not (see `check_run_directory`), or if another run holds it.
+        """
+        if not goes_on:
+            check_run_directory(path, overwrite)
+        self._path = Path(path)
+        try:
+            if not goes_on:
+                self._made = [folder for folder in (self._path, *self._path.parents) if not folder.exists()]
+                self._path.mkdir(parents=True, exist_ok=True)
+            self._handle = _locked(self._path)
+            if not goes_on:
+                check_run_directory(path, overwrite)    # again: a run may have come and gone before the lock was ours
+        except OSError as error:
+            self.release()
+            if isinstance(error, RunDirectoryError):
+                raise
+            raise RunDirectoryError(f"cannot use the run directory {path}: {reason(error)}") from error
+
+    def create(self, deck_text: str, overwrite: bool = False) -> None:
+        """Make the directory ready, as `create_run_directory`: what of ours lies in it is from now on of this run."""
+        create_run_directory(self._path, deck_text, overwrite)
+        self._wrote = True
+
+    def abandon(self) -> None:
+        """After a start that failed: remove what this run wrote, and the directories that it made; then release."""
+        if self._handle is not None:
+            with suppress(OSError):
+                if self._wrote:
+                    clear_run_directory(self._path)
+                for folder in self._made:
+                    folder.rmdir()
+        self.release()
+
+    def release(self) -> None:
+        """Let others use the directory."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    __del__ = release
+
+
+def _locked(path: Path) -> int:
+    """A descriptor of the directory with a lock on it. Raises RunDirectoryError if another run has it."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise RunDirectoryError(f"another run is writing into {path}; wait for its end, or choose another "
+                                "directory") from None
+    except OSError:
+        pass
+    return handle
