@@ -30,9 +30,9 @@ def advance(p: Plasma, inspect: Callable[[Plasma], None] | None = None) -> None:
         halo.fill(p.B_nodes)
         p.mass_matrix.clear()
         p.moments[...] = 0.0
-        for s in p.species:                                                   # ρ, Ĵ, M at x^{n+1/2}       (4–6)
-            p.backend.assemble(s.store, method=p.method, precision=p.precision, beta=s.beta(dt),
-                               B_nodes=p.B_nodes, stencil=p.mass_matrix.values, moments=p.moments)
+        p.backend.assemble(p.stores, p.betas, method=p.method,                # ρ, Ĵ, M at x^{n+1/2}       (4–6)
+                           precision=p.precision, B_nodes=p.B_nodes,
+                           stencil=p.mass_matrix.values, moments=p.moments)
     with phase("moments"):
         p.mass_matrix.complete(p.moments)
         J_hat = p.moments[1:][p.owned]
@@ -49,8 +49,8 @@ def advance(p: Plasma, inspect: Callable[[Plasma], None] | None = None) -> None:
         inspect(p)
 
     with phase("mover"):
-        for s in p.species:                                 # v^{n+1} = 2α(v + βE) − v, x^{n+3/2} = x + Δt v  (2, 1)
-            s.sums = s.store.move(s.beta(dt), dt, p.E_theta, p.B_nodes)
+        p.sums = p.backend.move(p.stores, p.betas, dt,      # v^{n+1} = 2α(v + βE) − v, x^{n+3/2} = x + Δt v  (2, 1)
+                                p.E_theta, p.B_nodes)
 
     with phase("fields"):
         p.E[p.owned] = (p.E_theta[p.owned] - (1.0 - theta) * E) / theta       # E^{n+1}                       (9)

@@ -64,4 +64,5 @@ def _mpi() -> dict[str, str]:
         "mpi": here.mpi,
         "ranks": f"{here.size}, {here.local_size} on this host, {here.threads} threads each",
         "transport": f"{transport.name} for {backend.name}" + (f" ({against})" if against else ""),
+        **({"warning": here.tied_down} if backend.name == "cuda" and here.tied_down else {}),
     }

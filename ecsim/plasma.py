@@ -26,8 +26,10 @@ class Plasma:
 
     Attributes (arrays of the backend, padded with ghosts): ``E`` E^n, ``B`` B^n, ``E_theta`` E^{n+θ}, ``B_nodes``,
     ``moments`` (ρ and Ĵ at the last assembly), ``mass_matrix``; ``previous_E`` E^{n−1}, owned, once there is one and
-    the guess needs it; ``step`` counts finished cycles. ``stop_requested`` may be set on any rank (by a signal, say);
-    ``stopping`` then becomes true on all of them after the cycle.
+    the guess needs it; ``stores`` of the species, their ``betas`` q Δt/2m, and ``sums`` of each, (5,) over this
+    block's particles at their last velocities: Σ ½ w v², Σ w v, Σ w, with the macro-charge w; ``step`` counts finished
+    cycles. ``stop_requested`` may be set on any rank (by a signal, say); ``stopping`` then becomes true on all of them
+    after the cycle.
     """
 
     def __init__(self, domain: Domain, backend, species: list[Species], E, B, *, dt: float, theta: float = 0.5,
@@ -50,8 +52,8 @@ class Plasma:
         self.solution: Solution | None = None
         self.previous_E = None
         self.stop_requested = self.stopping = False
-        for s in species:
-            s.sums = s.store.sums()
+        self.stores, self.betas = [s.store for s in species], [s.beta(dt) for s in species]
+        self.sums = [store.sums() for store in self.stores]
         self.set_fields(E, B)
         self._first_numbers = self._numbers
 
@@ -108,7 +110,7 @@ class Plasma:
         xp, volume = self.backend.xp, self.block.volume
         energies = xp.stack([field_energy(self.E[self.owned], volume), field_energy(self.B[self.owned], volume)])
         counts = xp.asarray([float(self.stop_requested), *(float(s.store.n) for s in self.species)])
-        mine = xp.concatenate([energies, *(s.sums for s in self.species), counts])
+        mine = xp.concatenate([energies, *self.sums, counts])
         total = self.backend.to_host(self.halo.sum(mine))
         self._electric, self._magnetic = float(total[0]), float(total[1])
         self._sums = total[2:2 + 5 * len(self.species)].reshape(-1, 5)

@@ -5,8 +5,8 @@
 //
 // One warp owns a cell at a time, lane b < 3^DIM looks after bin b: the leavers in direction b of the cell one step back
 // along b. Arrivals are appended behind the cell's own particles bin by bin, within a bin in the order in which the sending
-// cell met them: an order that depends on the particles alone. Far leavers are left in the outbox; far_leavers hands
-// them out in the order of their cells, for the plain sort.
+// cell met them: an order that depends on the particles alone. Far leavers are left in the outbox, for
+// migrate.cu.
 #define ORDER 1
 #include "async.cuh"
 #include "outbox.cuh"
@@ -204,34 +204,4 @@ extern "C" __global__ void __launch_bounds__(128)
         }
         here = next, mail = next_mail, next = after;
     }
-}
-
-// Far leavers of all cells. far_first == nullptr: far_count[c] = how many left cell c. Else those of cell c are copied
-// to numbers far_first[c] … of the store given, wrapped, with their new cell of the whole box in `to`.
-extern "C" __global__ void __launch_bounds__(128)
-    far_leavers(STORE_PARAMETERS, int* to, int* far_count, const long long* far_first, const Word* records,
-                const RunHead* heads, int nx, int ny, int nz, const Box box) {
-    const int lane = threadIdx.x & 31, cell = blockIdx.x * 4 + (threadIdx.x >> 5);
-    const Grid grid = {nx, ny, nz};
-    if (cell >= grid.ncells()) return;
-    const Store store = STORE;
-    int n = 0;
-    for (Segment run = segment(heads, cell, STAY);; run = following(heads, run, STAY)) {
-        for (int j = lane; far_first && j < run.n(); j += 32) {
-            Particle p;
-            int step[DIM];
-            unpack(records + (Word)(run.first() + j) * WORDS, p);
-#pragma unroll
-            for (int k = 0; k < DIM; ++k) {
-                step[k] = (int)floor((double)p.s[k] + 0.5);
-                from_double(to_double(p.s[k]) - step[k], p.s[k]);
-            }
-            const Slot number = (Slot)far_first[cell] + n + j;
-            save(store, number, p);
-            to[number] = wandered(grid, box, cell, step);
-        }
-        n += run.n();
-        if (!run.more()) break;
-    }
-    if (!far_first && lane == 0) far_count[cell] = n;
 }

@@ -19,8 +19,9 @@ struct RunHead {
     unsigned short bin[27], total;
 };
 
-// Where the status of a move is counted (one Word each); RECORDS are reserved ones.
-enum Status { RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, LEAVERS, STATUS_WORDS };
+// Where the status of a move is counted (one Word each); RECORDS are reserved ones, AWAY_ those of the far ones that
+// leave the block on a side.
+enum Status { RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, LEAVERS, AWAY_LOW, AWAY_HIGH, STATUS_WORDS };
 
 struct Leavers {
     __align__(16) Word records[STAGE * WORDS];

@@ -44,7 +44,7 @@ class Plasma:
         self.x, self.y = rng.normal(size=(3, *self.block.padded)), np.empty((3, *cells))
 
     def assemble(self, method: str) -> None:
-        self.backend.assemble(self.store, method=method, beta=BETA, B_nodes=self.B, stencil=self.stencil,
+        self.backend.assemble([self.store], [BETA], method=method, B_nodes=self.B, stencil=self.stencil,
                               moments=self.moments)
 
     def move(self) -> None:

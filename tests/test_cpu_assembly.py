@@ -33,7 +33,7 @@ def empty_results(block):
 
 def assembled(backend, store, B, method="pair"):
     stencil, moments = empty_results(store.block)
-    backend.assemble(store, method=method, beta=BETA, B_nodes=B, stencil=stencil, moments=moments)
+    backend.assemble([store], [BETA], method=method, B_nodes=B, stencil=stencil, moments=moments)
     return stencil, moments
 
 
@@ -84,7 +84,7 @@ def test_results_are_added_to_what_is_there(backend, method):
     store, B = fill(backend, block, draw(block, 200, rng)), rng.normal(size=(3, *block.padded))
     once, twice = assembled(backend, store, B, method), empty_results(block)
     for _ in range(2):
-        backend.assemble(store, method=method, beta=BETA, B_nodes=B, stencil=twice[0], moments=twice[1])
+        backend.assemble([store], [BETA], method=method, B_nodes=B, stencil=twice[0], moments=twice[1])
     for a, b in zip(once, twice, strict=True):
         assert_near(2.0 * a, b, 1e-15)
 
@@ -101,7 +101,7 @@ def test_nothing_else_is_written(backend, case, method):
         buffer[32:-32] = 0.0
         guarded.append(buffer[32:-32].reshape(a.shape))
         buffers.append(buffer)
-    backend.assemble(store, method=method, beta=BETA, B_nodes=B, stencil=guarded[0], moments=guarded[1])
+    backend.assemble([store], [BETA], method=method, B_nodes=B, stencil=guarded[0], moments=guarded[1])
     for a, b, buffer in zip(plain, guarded, buffers, strict=True):
         np.testing.assert_array_equal(a, b)
         assert (buffer[:32] == 77.0).all() and (buffer[-32:] == 77.0).all()
@@ -126,11 +126,11 @@ def test_what_there_is_not(backend):
     block = make_block((4,), 1)
     store = fill(backend, block, draw(block, 3, np.random.default_rng(8)))
     stencil, moments = empty_results(block)
-    arguments = dict(beta=BETA, B_nodes=np.zeros((3, *block.padded)), stencil=stencil, moments=moments)
+    arguments = dict(B_nodes=np.zeros((3, *block.padded)), stencil=stencil, moments=moments)
     with pytest.raises(ValueError, match="'mma'; pair or direct"):
-        backend.assemble(store, method="mma", **arguments)
+        backend.assemble([store], [BETA], method="mma", **arguments)
     with pytest.raises(ValueError, match="'tf32'; fp64"):
-        backend.assemble(store, precision="tf32", **arguments)
+        backend.assemble([store], [BETA], precision="tf32", **arguments)
     with pytest.raises(ValueError, match="2 columns for 9 components"):
         backend.assemble_columns(block, [0], np.zeros((1, 1)), np.zeros((2, 1)), stencil)
     with pytest.raises(ValueError, match="cell reaches 4; up to 3"):

@@ -73,7 +73,7 @@ def run_with(count: int, case) -> list[np.ndarray]:
     results = [store.move(0.3, 0.2, E, B) for _ in range(3)]
     for method in ("pair", "direct"):
         stencil, moments = np.zeros((len(half_offsets(block)), 9, *block.padded)), np.zeros((4, *block.padded))
-        backend.assemble(store, method=method, beta=0.3, B_nodes=B, stencil=stencil, moments=moments)
+        backend.assemble([store], [0.3], method=method, B_nodes=B, stencil=stencil, moments=moments)
         results += [stencil, moments]
     columns = np.zeros((len(half_offsets(block)), 1, *block.padded))
     h = store.to_host()

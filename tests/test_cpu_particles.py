@@ -120,7 +120,7 @@ def assert_same_assembly(backend, stores, B, method):
     for store in stores:
         offsets = (2 * store.block.order + 1) ** store.block.d // 2 + 1
         stencil, moments = np.zeros((offsets, 9, *store.block.padded)), np.zeros((4, *store.block.padded))
-        backend.assemble(store, method=method, beta=BETA, B_nodes=B, stencil=stencil, moments=moments)
+        backend.assemble([store], [BETA], method=method, B_nodes=B, stencil=stencil, moments=moments)
         results.append((stencil, moments))
     for a, b in zip(*results, strict=True):
         np.testing.assert_array_equal(a, b)

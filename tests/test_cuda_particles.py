@@ -207,6 +207,22 @@ def test_1e5_particles_in_one_cell(backend, rng):
     assert_close(cpu.to_host(), cuda.to_host(), block)
 
 
+@pytest.mark.parametrize(("dtype", "weight"), [("float64", -0.4), ("float32", None)])
+def test_a_crowd_that_comes_from_afar_is_sorted_in(backend, rng, dtype, weight):
+    """More than CROWD of kernels/migrate.cu jump to one cell, some to others, into cells that are full."""
+    block = block_of((6, 2, 3))
+    given = particles(rng, block, 3000, 0.0)
+    given["cell"][:] = np.where(rng.random(3000) < 0.5, 3, 10)
+    given["v"][0] = np.where(given["cell"] == 3, 2, -3) * 0.7 / DT
+    given["v"][0, :100] = 1.9 * 0.7 / DT
+    options = {"position_dtype": dtype, "weight": weight, "ids": True}
+    cpu, cuda = filled(CpuBackend(1), block, given, **options), filled(backend, block, given, **options)
+    cpu.push(DT)
+    cuda.push(DT)
+    assert cuda.n == 3000
+    assert_close(cpu.to_host(), cuda.to_host(), block)
+
+
 @pytest.mark.parametrize("n", [0, 1])
 def test_no_particle_and_one(backend, rng, n):
     block = block_of((3, 2, 2))
@@ -294,17 +310,20 @@ def test_b_in_float32_does_no_work(backend, rng):
 class Mailbox:
     """Stands for the exchange between two blocks: keeps what goes to the other one and hands over what came from it."""
 
-    def __init__(self, block, xp) -> None:
-        self.block, self.xp, self.arrived, self.other = block, xp, None, None
+    def __init__(self, block, axis, xp) -> None:
+        self.block, self.axis, self.xp, self.arrived, self.other = block, axis, xp, None, None
+        here = np.arange(block.grid.cells[axis]) - block.origin[axis]
+        away = 1 if block.origin[axis] else 2
+        self.sides = np.where((here >= 0) & (here < block.cells[axis]), 0, away).astype(np.int8)
 
-    def exchange(self, travellers):
-        home = self.owns(travellers[0])
-        assert self.other.owns(travellers[0][~home]).all()
-        self.other.arrived, arrived = travellers[:, ~home], self.arrived
-        mine = travellers[:, home]
-        mine = mine if arrived is None else self.xp.concatenate([mine, arrived], axis=1)
-        mine[0] = self.local(mine[0])
-        return mine
+    def exchange(self, travellers, numbers):
+        home = self.owns(travellers[:, 0])
+        assert numbers[0] == home.sum() and home[: numbers[0]].all()
+        assert sum(numbers) == len(travellers) and max(numbers[1:]) == sum(numbers[1:])
+        assert self.other.owns(travellers[~home, 0]).all()
+        self.other.arrived, arrived = travellers[~home], self.arrived
+        mine = travellers[home]
+        return mine if arrived is None else self.xp.concatenate([mine, arrived])
 
     def index(self, cells):
         whole = self.block.grid.cells
@@ -331,7 +350,7 @@ def test_two_blocks_are_one_box(backend, rng, dtype, axis):
     expected = filled(backend, whole, given, **options)
     half = tuple(2 if k == axis else n for k, n in enumerate(cells))
     blocks = [Block(whole.grid, tuple(start if k == axis else 0 for k in range(2)), half) for start in (0, 2)]
-    boxes = [Mailbox(block, backend.xp) for block in blocks]
+    boxes = [Mailbox(block, axis, backend.xp) for block in blocks]
     boxes[0].other, boxes[1].other = boxes[1], boxes[0]
     stores = []
     for block, box in zip(blocks, boxes, strict=True):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from ecsim.grid import Grid
+from ecsim.parallel.domain import Domain
 from ecsim.parallel.launch import LaunchError, World, announced, check_peers
 from ecsim.parallel.topology import Topology, TopologyError, arrangements, cost, fits
 
@@ -103,3 +105,14 @@ def test_one_process_is_a_world_of_its_own():
     assert alone.is_root and alone.threads == 0 and alone.on_root(lambda: 7) == 7
     with pytest.raises(OSError, match="disk"):
         alone.on_root(lambda: (_ for _ in ()).throw(OSError("disk")))
+
+
+@pytest.mark.parametrize(("processors", "text"), [(0, ""), (1, "tied to 1 processor, "),
+                                                    (2, "tied to 2 processors, "), (3, "")])
+def test_a_rank_with_a_gpu_says_that_it_is_tied_down(processors, text):
+    domain = Domain(Topology(Grid((8,), (1.0,), 1), (2,)), World(rank=1, size=2, processors=processors),
+                    SimpleNamespace(rank=1, name="nccl", xp=None, pieces=()))
+    assert "2 ranks" in domain.describe()
+    assert ("tied" in domain.describe()) == bool(text) and text in domain.describe()
+    domain.transport.xp = np
+    assert "tied" not in domain.describe()

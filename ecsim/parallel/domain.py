@@ -41,7 +41,9 @@ class Domain:
         """Ranks, blocks and transport in one line; empty for one rank."""
         if self.world.size == 1:
             return ""
-        return f"{self.topology.describe()}, transport {self.transport.name} ({self.world.mpi})"
+        line = f"{self.topology.describe()}, transport {self.transport.name} ({self.world.mpi})"
+        warning = "" if self.transport.xp is np else self.world.tied_down
+        return f"{line}; {warning}" if warning else line
 
 
 def connect(world: World, backend, wanted: str = "auto"):

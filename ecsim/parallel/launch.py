@@ -20,6 +20,7 @@ from typing import Any
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS")
 RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 GRACE_SECONDS = 3.0
+FEWEST_PROCESSORS = 3    # the program, the GPU's driver and NCCL have a busy thread each
 
 
 class LaunchError(RuntimeError):
@@ -32,7 +33,8 @@ class World:
 
     comm : mpi4py communicator of all ranks, None for a process without peers.  rank, size : in it.
     local_rank, local_size : among the ranks on this host.  share : processors of this host that fall to this rank.
-    mpi : the MPI in one line.  failing : communicator kept for `fail_together`.
+    processors : that this rank may use, 0 if unknown.  mpi : the MPI in one line.
+    failing : communicator kept for `fail_together`.
     """
 
     comm: Any = None
@@ -43,6 +45,15 @@ class World:
     share: float = 1.0
     mpi: str = "not used (one process)"
     failing: Any = None
+    processors: int = 0
+
+    @property
+    def tied_down(self) -> str:
+        """A warning for a rank that drives a GPU if its launcher keeps it on too few processors; else empty."""
+        if not 0 < self.processors < FEWEST_PROCESSORS:
+            return ""
+        return (f"this rank is tied to {self.processors} processor{'s' * (self.processors > 1)}, and a GPU then waits "
+                "for its host; start with mpirun --bind-to none")
 
     @property
     def threads(self) -> int:
@@ -137,7 +148,7 @@ def _join(MPI, comm) -> World:
     holders = host.allgather(mine)
     share = sum(1.0 / sum(cpu in others for others in holders) for cpu in mine)
     joined = World(comm, comm.rank, comm.size, host.rank, host.size, share, _first_line(MPI.Get_library_version()),
-                   comm.Dup())
+                   comm.Dup(), len(mine))
     host.Free()
     sys.excepthook = _end_the_job
     return joined

@@ -45,12 +45,10 @@ class Species:
     """One population of macro-particles.
 
     name : unique.  charge_to_mass : q/m in units of the ion's.  store : particle store of the backend.
-    sums : device array (5,): Σ ½ w v², Σ w v (3), Σ w of the current velocities, w the macro-charge.
     """
 
     def __init__(self, name: str, charge_to_mass: float, store) -> None:
         self.name, self.charge_to_mass, self.store = name, float(charge_to_mass), store
-        self.sums = None
         self.plasma = None
 
     def beta(self, dt: float) -> float:

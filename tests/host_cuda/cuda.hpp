@@ -162,6 +162,7 @@ inline char* dynamic_shared() { return (char*)(((std::size_t)shared_memory.data(
 
 inline void __syncthreads() { host::wait(host::block_barrier, host::running); }
 inline void __syncwarp(unsigned = ~0u) { host::wait_warp(); }
+inline void __threadfence() {}
 template <class T>
 T __shfl_sync(unsigned, T value, int lane) {
     return host::exchange(value, [&](auto of) { return of(lane & 31); });
@@ -198,6 +199,7 @@ inline unsigned __match_any_sync(unsigned, int value) {
 template <class T>
 T __ldcg(const T* from) { return *from; }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 inline unsigned __float_as_uint(float x) { unsigned u; std::memcpy(&u, &x, 4); return u; }
 inline float __uint_as_float(unsigned u) { float x; std::memcpy(&x, &u, 4); return x; }
 inline long long __double_as_longlong(double x) { long long u; std::memcpy(&u, &x, 8); return u; }
@@ -208,6 +210,8 @@ T atomicAdd(T* to, T value) {
     *to += value;
     return old;
 }
+template <class T>
+T atomicSub(T* to, T value) { return atomicAdd(to, (T)-value); }
 
 // --- tensor cores, by the fragment tables of the PTX ISA -------------------------------------------------------------
 // A value of T per lane and register: a[i] is element (row_a(i), column_a(i)) for the lane, likewise b and c.

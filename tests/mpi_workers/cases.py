@@ -56,7 +56,7 @@ def current_misfit(run, before):
 
 def charge_flow(p):
     """Σ q v over all particles and ranks."""
-    return p.halo.sum(sum(s.sums[1:4] for s in p.species))
+    return p.halo.sum(sum(sums[1:4] for sums in p.sums))
 
 
 def cycles(arguments, count=CYCLES, **how):

@@ -66,20 +66,25 @@ class CpuBackend:
                              velocity_dtype=velocity_dtype, weight=weight, ids=ids, sort_every=sort_every,
                              migration=migration)
 
-    def assemble(self, store: ParticleStore, *, method: str = "pair", precision: str = "fp64", beta: float, B_nodes,
-                 stencil, moments) -> None:
-        """Add a species' M, ρ and Ĵ (each / V) to padded arrays, ghosts included.
+    def assemble(self, stores: list[ParticleStore], betas: list[float], *, method: str = "pair",
+                 precision: str = "fp64", B_nodes, stencil, moments) -> None:
+        """Add M, ρ and Ĵ (each / V) of all stores to padded arrays, ghosts included.
 
-        beta : q Δt / 2m.  B_nodes : (3, *padded), valid ghosts.  stencil : (n_offsets, 9, *padded).
+        betas : q Δt / 2m of each store.  B_nodes : (3, *padded), valid ghosts.  stencil : (n_offsets, 9, *padded).
         moments : (4, *padded), ρ then Ĵ.  Raises ValueError for a method or precision there is not.
         """
         if precision != "fp64":
             raise ValueError(f"precision = {precision!r}; fp64 is allowed on the CPU")
-        kernel = _choose(METHODS, method)(store.block.d, store.block.order)
-        self.threads.run_scattering(kernel, [
-            (a, b, store.lattice, store.tables, store.start, store.s, store.v, *store.charges, store.visit, float(beta),
-             1.0 / store.block.volume, B_nodes.reshape(-1), stencil.reshape(-1), moments.reshape(-1))
-            for a, b in store.slabs])
+        for store, beta in zip(stores, betas, strict=True):
+            kernel = _choose(METHODS, method)(store.block.d, store.block.order)
+            self.threads.run_scattering(kernel, [
+                (a, b, store.lattice, store.tables, store.start, store.s, store.v, *store.charges, store.visit,
+                 float(beta), 1.0 / store.block.volume, B_nodes.reshape(-1), stencil.reshape(-1), moments.reshape(-1))
+                for a, b in store.slabs])
+
+    def move(self, stores: list[ParticleStore], betas: list[float], dt: float, E_nodes, B_nodes) -> list:
+        """Kick and push the particles of all stores, see ParticleStore.move; returns the sums of each."""
+        return [store.move(beta, dt, E_nodes, B_nodes) for store, beta in zip(stores, betas, strict=True)]
 
     def assemble_columns(self, block, cell, s, columns, stencil, method: str = "pair") -> None:
         """stencil[o, c, node] += Σ_p columns[c, p] W_a W_b / V for particles in any order.

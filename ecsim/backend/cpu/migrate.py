@@ -12,20 +12,21 @@ def migrate(store, destination: np.ndarray, ranges: list[tuple[int, int]]) -> tu
     """
     n, gone = len(destination), np.flatnonzero(destination < 0)
     columns = [as_words(a) for a in store.attributes()]
-    travellers = np.empty((1 + len(columns), len(gone)))
-    travellers[0] = -1 - destination[gone].astype(np.int64)
-    for row, column in zip(travellers[1:], columns, strict=True):
-        row[:] = column[gone]
+    travellers = np.empty((len(gone), 1 + len(columns)))
+    travellers[:, 0] = -1 - destination[gone].astype(np.int64)
+    for k, column in enumerate(columns):
+        travellers[:, 1 + k] = column[gone]
     came = store.migration.exchange(travellers)
-    total = n - len(gone) + came.shape[1]
+    total = n - len(gone) + len(came)
     destination = store.reserve(total, destination)
     cells = destination[: max(n, total)]
     columns = [as_words(a) for a in store.attributes()]
-    spots = np.concatenate([gone[: came.shape[1]], np.arange(n, total)])
-    for column, row in zip([cells, *columns], came, strict=True):
-        column[spots] = row
+    spots = np.concatenate([gone[: len(came)], np.arange(n, total)])
+    cells[spots] = store.migration.local(came[:, 0])
+    for k, column in enumerate(columns):
+        column[spots] = came[:, 1 + k]
     tail = np.arange(total, n)
-    movers, holes = tail[cells[total:n] >= 0], gone[came.shape[1]:]
+    movers, holes = tail[cells[total:n] >= 0], gone[len(came):]
     for column in (cells, *columns):
         column[holes[holes < total]] = column[movers]
     clipped = [(min(begin, total), min(end, total)) for begin, end in ranges]

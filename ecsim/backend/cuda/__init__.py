@@ -9,6 +9,7 @@ import numpy as np
 
 from ecsim.backend import BackendError
 from ecsim.backend.cuda import assembly
+from ecsim.backend.cuda import move as mover
 from ecsim.backend.cuda.compile import kernel, launch_sizes
 from ecsim.backend.cuda.fields import (
     FIELD_EQUATION,
@@ -169,11 +170,15 @@ class CudaBackend:
                         DIM=1, POS="float", WEIGHTS=0, IDS=0)
         return total[0]
 
-    def assemble(self, store, *, method: str = "pair", precision: str = "fp64", beta: float, B_nodes, stencil,
-                 moments) -> None:
-        """Add a species' M, ρ and Ĵ (each / V) to padded arrays, ghosts included; see ecsim.backend.cuda.assembly."""
-        assembly.assemble(self, [store], [beta], method=method, precision=precision, B_nodes=B_nodes, stencil=stencil,
+    def assemble(self, stores: list, betas: list[float], *, method: str = "pair", precision: str = "fp64", B_nodes,
+                 stencil, moments) -> None:
+        """Add M, ρ and Ĵ (each / V) of all stores to padded arrays with ghosts; see ecsim.backend.cuda.assembly."""
+        assembly.assemble(self, stores, betas, method=method, precision=precision, B_nodes=B_nodes, stencil=stencil,
                           moments=moments)
+
+    def move(self, stores: list, betas: list[float], dt: float, E_nodes, B_nodes) -> list:
+        """Kick and push the particles of all stores, see CudaParticleStore.move; returns the sums of each."""
+        return mover.move(stores, betas, dt, E_nodes, B_nodes)
 
     def assemble_columns(self, block, cell, s, columns, stencil, method: str = "pair") -> None:
         """stencil[o, c, node] += Σ_p columns[c, p] W_a W_b / V for particles in any order; as on the CPU."""

@@ -4,23 +4,25 @@ Two kernels do the work (kernels/move.cu, kernels/move_arrivals.cu): every cell 
 puts those that leave into an outbox; then every cell collects what its neighbours sent it. The host looks at a few
 counters once a move. Nothing is ever lost: a full outbox leaves particles unbinned in their cells, a full cell leaves
 its arrivals in the outbox, and both are finished after the outbox or the store has grown. Particles that cross more
-than one cell stay in the outbox and go through the plain insertion, in the order of the cells they come from.
+than one cell, or leave the block where it is cut, stay in the outbox and go through ecsim.backend.cuda.migrate.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
-from ecsim.backend.cuda.fields import right_aligned
+from ecsim.backend.cuda import migrate
 
-RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, LEAVERS = range(6)  # enum Status of kernels/outbox.cuh
+RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, LEAVERS, AWAY_LOW, AWAY_HIGH = range(8)  # kernels/outbox.cuh
 STAGE = 96                                  # leavers a cell stages before it writes a run, kernels/outbox.cuh
 LEAST_IN_FULL_RUN = STAGE - 64              # a run is written early only where fewer than 64 places are left
 POOL = 512                                  # records a warp reserves at a time, kernels/outbox.cuh
 HEAD_BYTES = 64
 FRACTION, LEAST_RECORDS = 0.125, 1024       # share of its particles that a species may send before the outbox grows
 WARPS = 4                                   # of a block
-BOX = np.dtype([("cells", "i4", 3), ("origin", "i4", 3)])  # struct Box of kernels/particles.cuh
 
 
 def rows_of(arrays: dict) -> tuple:
@@ -31,7 +33,7 @@ def rows_of(arrays: dict) -> tuple:
 class Outbox:
     """Work space of the mover, shared by all species of a backend: records, run heads, counters, per-cell numbers.
 
-    ``status`` : the six counters above.  ``progress`` : (n_cells, 2) slots a full outbox has left unbinned.
+    ``status`` : the eight counters above.  ``progress`` : (n_cells, 2) slots a full outbox has left unbinned.
     ``need`` : (n_cells,) particles a cell has with its arrivals.
     """
 
@@ -39,7 +41,7 @@ class Outbox:
         self.xp = xp
         self.words = xp.empty(0, np.uint64)
         self.heads = xp.empty((0, HEAD_BYTES), np.uint8)
-        self.status = xp.zeros(6, np.uint64)
+        self.status = xp.zeros(8, np.uint64)
         self._prepare(0)
 
     def _prepare(self, n_cells: int) -> None:
@@ -77,38 +79,84 @@ class Outbox:
         self.words[: old_words.size] = old_words
         self.heads = xp.empty((self._heads_for(n_cells, records), HEAD_BYTES), np.uint8)
         self.heads[: len(old_heads)] = old_heads
-        self.status[UNBINNED] = 0
+        self.status[UNBINNED] = self.status[AWAY_LOW] = self.status[AWAY_HIGH] = 0
 
     @staticmethod
     def _heads_for(n_cells: int, records: int) -> int:
         return n_cells + records // LEAST_IN_FULL_RUN + 1
 
 
-def advance(store, beta: float, dt: float, E_nodes=None, B_nodes=None):
-    """Kick (where fields are given) and push all particles of ``store`` and bring every one to its cell.
+@dataclass(frozen=True)
+class Departure:
+    """Particles that the outbox does not bring home: ``rows`` by side, ``numbers`` of those that stay, go low, high."""
 
-    Returns the sums of the new velocities (5,) on the device where there was a kick. Particles that are not finite stay
-    in their cell and make the energy NaN.
+    rows: Any
+    numbers: tuple[int, int, int]
+
+
+def move(stores: list, betas: list[float], dt: float, E_nodes=None, B_nodes=None) -> list:
+    """Kick (where fields are given) and push the particles of all stores and bring every one to its cell.
+
+    Returns the sums of each store's new velocities (5,) on the device where there was a kick. Particles that are not
+    finite stay in their cell and make the energy NaN. While the kernels of one store run, the host looks after the
+    travellers of the one before. Collective where stores have a migration.
     """
-    backend, outbox = store.backend, store.backend.outbox
-    plan = _plan(store, E_nodes is not None)
+    sums, before, departed = [], None, None
+    for store, beta in zip(stores, betas, strict=True):
+        plan = _plan(store, E_nodes is not None)
+        total, counted = _launch(store, plan, beta, dt, E_nodes, B_nodes)
+        sums.append(total)
+        if before is not None:
+            _settle(before, departed)
+        before, departed = store, _depart(store, counted)
+    if before is not None:
+        _settle(before, departed)
+    return sums
+
+
+def _launch(store, plan: tuple, beta: float, dt: float, E_nodes, B_nodes) -> tuple:
+    """Start the kernels; returns the sums, and the count of those for other blocks where there are such."""
     spare = POOL * WARPS * plan[2]
-    outbox.reserve(store.n_cells, max(int(FRACTION * store.n), LEAST_RECORDS) + spare, store.record_words)
+    store.backend.outbox.reserve(store.n_cells, max(int(FRACTION * store.n), LEAST_RECORDS) + spare,
+                                 store.record_words)
     sums = _move_cells(store, plan, beta, dt, E_nodes, B_nodes)
     _append_arrivals(store)
+    return sums, None if store.migration is None else migrate.count(store)
+
+
+def _depart(store, counted) -> Departure | None:
+    """Finish what a full cell or outbox has left, and take the far leavers out of the outbox, if there may be any."""
+    backend, outbox = store.backend, store.backend.outbox
     status = backend.to_host(outbox.status)
     while status[UNBINNED]:
+        plan = _plan(store, False)
         records = int(status[RECORDS]) + int(status[UNBINNED])
-        outbox.grow(store.n_cells, records + records // 8 + spare, store.record_words)
-        _move_cells(store, _plan(store, False), 0.0, 0.0, resume=1)
+        outbox.grow(store.n_cells, records + records // 8 + POOL * WARPS * plan[2], store.record_words)
+        _move_cells(store, plan, 0.0, 0.0, resume=1)
         _append_arrivals(store)
+        counted = None
         status = backend.to_host(outbox.status)
     if status[SHORT_CELLS]:
         store.make_room(outbox.need)
         _append_arrivals(store, again=1)
-    if status[FAR_RECORDS] or store.migration is not None:
-        _settle_far_leavers(store, int(status[FAR_RECORDS]))
-    return sums
+    if store.migration is None and not status[FAR_RECORDS]:
+        return None
+    if counted is None:
+        counted = migrate.count(store)
+        status = backend.to_host(outbox.status)
+    n, low, high = (int(status[k]) for k in (FAR_RECORDS, AWAY_LOW, AWAY_HIGH))
+    store.n_inserted -= n
+    return Departure(migrate.pack(store, counted, n), (n - low - high, low, high))
+
+
+def _settle(store, departed: Departure | None) -> None:
+    """Bring the travellers to their blocks and cells."""
+    if departed is None:
+        return
+    rows = departed.rows
+    if store.migration is not None:
+        rows = store.migration.exchange(rows, departed.numbers)
+    migrate.append(store, rows)
 
 
 def _plan(store, kick: bool) -> tuple[dict, int, int]:
@@ -143,44 +191,6 @@ def _append_arrivals(store, again: int = 0) -> None:
         (*store.rows, store.first, store.count, outbox.need, outbox.words, outbox.capacity(store.record_words),
          outbox.heads, outbox.status, *store.geometry, again),
         **macros)
-
-
-def _settle_far_leavers(store, n: int) -> None:
-    """Take the n particles that went further than the outbox reaches out of it and insert them where they belong.
-
-    Those are the ones that crossed more than one cell, or left the block through a face where it is cut.
-    """
-    xp, outbox = store.backend.xp, store.backend.outbox
-    batch = store.empty_batch(n)
-    to, per_cell = xp.empty(n, np.int32), xp.empty(store.n_cells, np.int32)
-    box = np.zeros(1, BOX)
-    box["cells"], box["origin"] = right_aligned(store.block.grid.cells), right_aligned(store.block.origin, 0)
-
-    def run(first) -> None:
-        store.backend.launch(
-            "move_arrivals.cu", "far_leavers", (_blocks(store), 1), 32 * WARPS,
-            (*rows_of(batch), to, per_cell, first, outbox.words, outbox.heads, *store.geometry, box),
-            DIM=store.block.d, **store.macros)
-
-    if n:
-        run(None)
-        run(xp.cumsum(per_cell, dtype=np.int64) - per_cell)
-    store.n_inserted -= n
-    if store.migration is not None:
-        to, batch = _migrate(store, to, batch)
-    store.insert(to, batch)
-
-
-def _migrate(store, to, batch):
-    """Send particles to the owners of their cells ``to`` of the whole box; returns what comes here (collective)."""
-    xp = store.backend.xp
-    words = [row.view(np.float64) if row.dtype == np.uint64 else row.astype(np.float64)
-             for row in rows_of(batch) if row is not None]
-    came = store.migration.exchange(xp.stack([to.astype(np.float64), *words]))
-    arrived = store.empty_batch(came.shape[1])
-    for target, row in zip((r for r in rows_of(arrived) if r is not None), came[1:], strict=True):
-        target[...] = row.view(np.uint64) if target.dtype == np.uint64 else row
-    return came[0].astype(np.int32), arrived
 
 
 def push_in_place(store, beta: float, dt: float, E_nodes=None, B_nodes=None):

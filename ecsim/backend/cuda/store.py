@@ -44,6 +44,7 @@ class CudaParticleStore:
         self.backend, self.block, self.weight, self.gather_dtype = backend, block, weight, gather_dtype
         self.migration = migration
         xp = backend.xp
+        self.sides = None if migration is None else xp.asarray(migration.sides)
         self.s, self.v = xp.empty((block.d, 0), position_dtype), xp.empty((3, 0))
         self.w = None if weight is not None else xp.empty(0)
         self.id = xp.empty(0, np.uint64) if ids else None
@@ -245,7 +246,7 @@ class CudaParticleStore:
 
     def push(self, dt: float) -> None:
         """Positions ``dt`` on at present velocities, wrapped, sorted."""
-        mover.advance(self, 0.0, dt)
+        mover.move([self], [0.0], dt)
 
     def move(self, beta: float, dt: float, E_nodes, B_nodes):
         """Kick by E^{n+θ} and B^n, push by ``dt``, wrap, sort.
@@ -253,7 +254,7 @@ class CudaParticleStore:
         beta : q Δt / 2m.  E_nodes, B_nodes : (3, *padded) with valid ghosts.
         Returns ``sums`` of the new velocities, on the device; the first is NaN if a particle is no longer finite.
         """
-        return mover.advance(self, beta, dt, E_nodes, B_nodes)
+        return mover.move([self], [beta], dt, E_nodes, B_nodes)[0]
 
     def move_plainly(self, beta: float, dt: float, E_nodes, B_nodes):
         """What `move` does, by a push in place and a full sort: the check, for blocks that span the box.
