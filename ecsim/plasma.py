@@ -56,6 +56,7 @@ class Plasma:
         self.sums = [store.sums() for store in self.stores]
         self.set_fields(E, B)
         self._first_numbers = self._numbers
+        self._check_finite("at the start")
 
     def set_fields(self, E, B) -> None:
         """Take owned nodal E and centred B from the host and fill the ghosts (collective)."""
@@ -97,14 +98,20 @@ class Plasma:
         FloatingPointError names the species that met a value which is not finite; RuntimeError that lost particles.
         """
         self._sum_up()
-        for s, sums, number, first in zip(self.species, self._sums, self._numbers, self._first_numbers, strict=True):
-            if not np.isfinite(sums).all():
-                raise FloatingPointError(
-                    f"species '{s.name}' has a position or velocity that is not finite after cycle {self.step}")
+        self._check_finite(f"after cycle {self.step}")
+        for s, number, first in zip(self.species, self._numbers, self._first_numbers, strict=True):
             if number != first:
                 raise RuntimeError(f"species '{s.name}' has {number:.0f} particles after cycle {self.step}, "
                                    f"not {first:.0f}: some were lost between ranks")
 
+    def _check_finite(self, when: str) -> None:
+        for s, sums in zip(self.species, self._sums, strict=True):
+            if not np.isfinite(sums).all():
+                raise FloatingPointError(f"species '{s.name}' has a position or velocity that is not finite {when}")
+        if not np.isfinite(self.energies()["total"]):
+            raise FloatingPointError(f"the energy is not finite {when}")
+
+    @np.errstate(all="ignore")
     def _sum_up(self) -> None:
         """Field energies, sums and numbers of the species and the wish to stop, over all ranks in one reduction."""
         xp, volume = self.backend.xp, self.block.volume

@@ -86,7 +86,7 @@ def _start(deck: Deck, directory: str, quiet: bool, restart: str | None, stop: S
         simulation = Simulation.from_deck(deck, output=directory, restart_from=restart)
     except (RunDirectoryError, CheckpointError, BackendError, DeckError, TopologyError, TransportError) as error:
         raise CommandError(error, BAD_INPUT) from None
-    except (OSError, MemoryError) as error:
+    except (FloatingPointError, OSError, MemoryError) as error:
         raise CommandError(reason(error), FAILED) from None
     except KeyboardInterrupt:
         raise CommandError("stopped before the first cycle, as asked; the same command starts again",

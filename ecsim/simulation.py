@@ -89,13 +89,15 @@ class Simulation:
         B : (3, *cells) at cell centres.  Ids number the given particles 0, 1, ….  Under MPI every rank gives the same
         and keeps its part; ranks, transport : as in the deck's section [mpi].
 
-        Raises ValueError listing every fault of the arguments, and BackendError where the device is not to be had.
+        Raises ValueError listing every fault of the arguments, BackendError where the device is not to be had, and
+        FloatingPointError if the energy cannot be told.
         """
-        faults = option_faults(dict(device=device, method=method, precision=precision, threads=threads,
-                                    position=position, velocity=velocity, sort_every=sort_every, restart=restart,
-                                    max_iterations=max_iterations, guess=guess, ranks=ranks, transport=transport))
-        grid, checked, E, B = check_arrays(cells=cells, size=size, dt=dt, theta=theta, shape=shape, species=species,
-                                           E=E, B=B, tolerance=tolerance, faults=faults)
+        faults = option_faults(dict(dt=dt, theta=theta, shape=shape, tolerance=tolerance, device=device, method=method,
+                                    precision=precision, threads=threads, position=position, velocity=velocity,
+                                    sort_every=sort_every, restart=restart, max_iterations=max_iterations, guess=guess,
+                                    ranks=ranks, transport=transport))
+        grid, checked, E, B = check_arrays(cells=cells, size=size, shape=shape, species=species, E=E, B=B,
+                                           faults=faults)
         domain, backend = place(grid, device=device, threads=threads, ranks=ranks, transport=transport)
         faults = list(backend_faults(Particles(velocity=velocity), Assembly(method, precision),
                                      Backend(device=backend.name)))
@@ -114,8 +116,9 @@ class Simulation:
             store.sort()
             members.append(Species(s["name"], s["charge_to_mass"], store))
         owned = (slice(None), *(slice(o, o + n) for o, n in zip(block.origin, block.cells, strict=True)))
-        plasma = Plasma(domain, backend, members, E[owned], B[owned], dt=dt, theta=theta, tolerance=tolerance,
-                        restart=restart, max_iterations=max_iterations, guess=guess, method=method, precision=precision)
+        plasma = Plasma(domain, backend, members, E[owned], B[owned], dt=float(dt), theta=float(theta),
+                        tolerance=float(tolerance), restart=restart, max_iterations=max_iterations, guess=guess,
+                        method=method, precision=precision)
         return cls(plasma)
 
     # -- running -----------------------------------------------------------------------------------------------
@@ -133,7 +136,8 @@ class Simulation:
         p = self.plasma
         for _ in range(n):
             try:
-                advance(p, self.recorder.inspect if self.recorder else None)
+                with np.errstate(all="ignore"):         # what is not finite is found by the cycle itself
+                    advance(p, self.recorder.inspect if self.recorder else None)
             except SolverError as error:
                 raise SolverError(f"cycle {p.step + 1} (t = {p.time + p.dt:g}): {error}") from None
             self.iterations.append(p.solution.iterations)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from math import sqrt
 
+# No number of a deck or of an argument is larger: products of a few of them are then finite.
+LARGEST = 1e50
 NAMES = {
     "length": "c/ω_pi",
     "time": "1/ω_pi",

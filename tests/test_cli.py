@@ -209,12 +209,22 @@ def test_a_failed_solve_stops_the_run_and_keeps_what_was_written(deck, capsys):
     assert read_energies("runs/thermal")["step"].tolist() == [0]
 
 
-def test_overflow_stops_the_run_and_keeps_what_was_written(deck, capsys):
-    changes = ["--set", "grid.cells=[8, 8]", "--set", "species.electrons.thermal_velocity=1e200"]
-    assert main(["run", "thermal", "--device", "cpu", "--quiet", *changes]) == 3
-    message = capsys.readouterr().err
-    assert "cycle 1" in message and "not finite" in message and message.count("\n") == 1
-    assert read_energies("runs/thermal")["step"].tolist() == [0]
+@pytest.mark.parametrize(("change", "part"), [
+    ("species.electrons.thermal_velocity=1e50", "cycle 1"),
+    ("time.dt=1e50", "cycle 1"),
+    ("species.electrons.charge_to_mass=-5e-324", "not finite at the start"),
+])
+def test_overflow_stops_the_run(deck, change, part):
+    """With one message; there is nothing to keep."""
+    done = ecsim("run", "thermal", "--device", "cpu", "--quiet", "--set", "grid.cells=[8, 8]", "--set", change,
+                 "-o", str(deck.parent / "run"))
+    assert done.returncode == 3 and part in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert "cycle 1" in done.stderr or not (deck.parent / "run").exists()
+
+
+@pytest.mark.parametrize("change", ["species.electrons.charge_to_mass=-1e300", "time.dt=1e300"])
+def test_absurd_numbers_are_refused(deck, capsys, change):
+    assert "1e+50" in refused(capsys, "run", "thermal", "--device", "cpu", "--set", change)
 
 
 def test_a_number_that_is_not_finite_stops_the_run(deck, capsys, monkeypatch):

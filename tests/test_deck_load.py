@@ -248,7 +248,7 @@ def test_end_time_is_rounded_up_to_whole_steps(end_time, dt, steps):
     assert load_deck(changed(time={"dt": dt, "end_time": end_time})).time.n_steps == steps
 
 
-@pytest.mark.parametrize("time", [{"dt": 1e-300, "end_time": 1e300}, {"dt": 1e-9, "end_time": 1e9}])
+@pytest.mark.parametrize("time", [{"dt": 1e-300, "end_time": 1e30}, {"dt": 1e-9, "end_time": 1e9}])
 def test_uncountable_steps_are_refused(time):
     assert "steps" in only_fault(time=time)
 

@@ -151,8 +151,8 @@ def test_every_fault_of_the_arguments_at_once():
         Simulation.from_arrays(**arguments, dt=-0.1, theta=1.2, shape="spline")
     text = str(caught.value)
     for fault in ("v has shape (40, 2); (40, 3)", "charge_to_mass = 0.0", "unknown key 'mass'", "dt = -0.1",
-                  "theta = 1.2", "'spline'; cic or tsc", "E has shape (2, 4, 4)", "B holds values that are not finite",
-                  "'s0' is given 2 times"):
+                  "theta = 1.2", 'shape = "spline": must be one of cic, tsc', "E has shape (2, 4, 4)",
+                  "B holds values that are not finite", "'s0' is given 2 times"):
         assert fault in text, (fault, text)
 
 
@@ -164,6 +164,43 @@ def test_every_fault_of_the_arguments_at_once():
 def test_options_are_checked_as_those_of_a_deck(option):
     with pytest.raises(ValueError, match=next(iter(option))):
         Simulation.from_arrays(**{**random_plasma((4, 3), seed=3), "dt": 0.1, "threads": 1, **option})
+
+
+NUMBERS = ("cells", "size", "dt", "theta", "tolerance", "threads", "sort_every", "restart", "max_iterations", "ranks")
+
+
+@pytest.mark.parametrize("value", [True, np.True_, np.nan, np.inf, -np.inf, 10**400, "1", 1j, 1e200])
+def test_no_argument_takes_what_is_no_number(value):
+    """Nor one that is not finite or absurd; all of them are told at once, of lists as of single numbers."""
+    arguments = {**random_plasma((4, 3), seed=3), **dict.fromkeys(NUMBERS, value), "cells": (value, 3),
+                 "size": (1.0, value), "E": np.full((3, 4, 3), value), "B": [[[value] * 3] * 4] * 3}
+    arguments["species"][0] |= {name: np.full(arguments["species"][0][name].shape, value) for name in ("x", "v", "q")}
+    arguments["species"][0] |= {"charge_to_mass": value, "v": arguments["species"][0]["v"].astype(object)}
+    arguments["species"][1] |= {"q": value}
+    with pytest.raises(ValueError) as caught:
+        Simulation.from_arrays(**arguments)
+    for name in (*NUMBERS, "E ", "B ", "'s0': x", "'s0': v", "'s0': q", "'s0': charge_to_mass", "'s1': q"):
+        assert name in str(caught.value), name
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("charge_to_mass", [1e-300, 1e-12, 1e6, 1e50, 5e-324])
+def test_absurd_ratios_work_or_are_an_error(charge_to_mass):
+    arguments = random_plasma((4, 3), seed=3, charge_to_mass=(charge_to_mass, -25.0, -1.5))
+    arguments["species"][0]["q"] *= 1e-6
+    try:
+        run = Simulation.from_arrays(**arguments, dt=0.1, tolerance=1e-14)
+        run.step(3)
+    except (SolverError, FloatingPointError):
+        assert charge_to_mass in (1e50, 5e-324)
+    else:
+        assert abs(run.drift()) < 1e-12
+
+
+def test_a_step_in_float32_is_computed_with_in_float64():
+    run = Simulation.from_arrays(**random_plasma((6, 5), seed=3), dt=np.float32(0.1), tolerance=1e-14)
+    run.step(3)
+    assert abs(run.drift()) < 1e-13
 
 
 def test_positions_velocities_and_ids_at_the_start():

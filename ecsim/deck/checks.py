@@ -11,6 +11,7 @@ from ecsim.deck.faults import Fault, show
 from ecsim.deck.schema import Assembly, Backend, Deck, Grid, Mpi, Particles, Species, Time, Units
 from ecsim.deck.values import convert
 from ecsim.keys import keys_of, rule_of
+from ecsim.units import LARGEST
 
 MOST_STEPS = 10**12
 OPTIONAL_SPECIES_KEYS = ("density", "thermal_velocity", "drift")
@@ -21,8 +22,8 @@ def grid_faults(grid: Grid) -> Iterator[Fault]:
     if len(grid.size) != len(grid.cells):
         need = f"must have {len(grid.cells)} entries, as many as grid.cells, not {len(grid.size)}"
         yield Fault("grid.size", show(grid.size), need)
-    elif not 1e-100 < min(grid.spacing) <= max(grid.spacing) < 1e100:
-        yield Fault("grid.size", show(grid.size), "gives cells too small or too large to compute with")
+    elif min(grid.spacing) < 1 / LARGEST:
+        yield Fault("grid.size", show(grid.size), "gives cells too small to compute with")
 
 
 def time_faults(time: Time) -> Iterator[Fault]:
@@ -66,7 +67,8 @@ def backend_faults(particles: Particles, assembly: Assembly, backend: Backend) -
 def option_faults(options: Mapping[str, Any]) -> list[Fault]:
     """What a deck would be told of these keys without their sections, each alone."""
     faults: list[Fault] = []
-    for section in (schema.Assembly, schema.Solver, schema.Backend, schema.Particles, schema.Mpi):
+    for section in (schema.Grid, schema.Time, schema.Particles, schema.Assembly, schema.Solver, schema.Backend,
+                    schema.Mpi):
         hints = typing.get_type_hints(section)
         for name, field in keys_of(section).items():
             if name in options and not (options[name] is None and field.default is None):

@@ -11,6 +11,7 @@ from typing import Any
 
 from ecsim.deck.faults import Fault, hint, kind, show
 from ecsim.keys import Rule
+from ecsim.units import LARGEST
 
 INT64 = 2**63
 WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
@@ -88,7 +89,9 @@ def _finite(value: numbers.Real) -> Any:
         number = float(value)
     except OverflowError:
         number = math.inf
-    return number if math.isfinite(number) else Wrong("must be a finite number")
+    if not math.isfinite(number):
+        return Wrong("must be a finite number")
+    return number if abs(number) <= LARGEST else Wrong(f"must be within ±{LARGEST:g}, to be computed with")
 
 
 def _in_range(path: str, rule: Rule, value: Any) -> Any:
