@@ -51,17 +51,21 @@ def cpu_particles(deck: Deck, block: Block) -> dict[str, int]:
 
 
 def cuda_particles(deck: Deck, block: Block) -> dict[str, int]:
-    """The particle stores with the slack of their cells, the mover's outbox, and the sums of the assembly."""
-    found, words, most = {}, 0, 0
+    """The particle stores with the slack of their cells, what their moves need, and the sums of the assembly.
+
+    When a cell runs full, a store is laid out anew, one component after the other through a buffer that stays.
+    """
+    found, words, most, most_slots = {}, 0, 0, 0
     for species, weights in zip(deck.species, weighted(deck, block), strict=True):
         slots = int(slots_for(np.array([species.per_cell]), np)[0]) * block.n_cells
         found[f"particles: {species.name}"] = slots * particle_bytes(deck, weights) + PER_CELL * block.n_cells
         half_words = (block.d + 1) // 2 if deck.particles.position == "float32" else block.d
         words = max(words, half_words + 3 + weights + deck.particles.ids)
-        most = max(most, species.per_cell * block.n_cells)
+        most, most_slots = max(most, species.per_cell * block.n_cells), max(most_slots, slots)
     records = max(int(FRACTION * most), LEAST_RECORDS)
     heads = HEAD_BYTES * (block.n_cells + records // LEAST_IN_FULL_RUN + 1)
     found["outbox of the mover"] = DOUBLE * words * records + heads + OUTBOX_PER_CELL * block.n_cells
+    found["buffer for a new layout"] = DOUBLE * most_slots
     numbers = 9 * (2 * block.order + 1) ** block.d + 4 * (block.order + 1) ** block.d
     found["sums of the assembly"] = DOUBLE * numbers * block.n_cells
     return found
