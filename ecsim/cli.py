@@ -87,8 +87,8 @@ def _parser() -> argparse.ArgumentParser:
 
     plot = commands.add_parser("plot", help="draw the figures of runs, finished or still going on")
     plot.add_argument("runs", metavar="RUN", nargs="+", help="run directory")
-    plot.add_argument("--kind", action="append", metavar="KIND", help="energy, fields, growth, reconnection, probe, "
-                      "spectrum, histogram, health or stages (default: all it can)")
+    plot.add_argument("--kind", action="append", metavar="KIND", help="energy, fields, growth, reconnection, "
+                      "equilibrium, probe, spectrum, histogram, health or stages (default: all it can)")
     plot.add_argument("-o", "--output", metavar="DIR", help="where to put the figures (default: RUN/figures)")
     plot.add_argument("--format", default="png", metavar="FORMAT", help="png (default) or pdf")
     plot.add_argument("--movie", action="store_true", help="also make a film of the field snapshots (extra 'movie')")

@@ -12,7 +12,7 @@ from ecsim.deck.schema import Deck, Species
 from ecsim.grid import Grid
 from ecsim.memory import arrays, disk
 from ecsim.parallel.topology import Topology
-from ecsim.particles.recipe import Recipe
+from ecsim.particles.recipe import Recipe, spread_over
 from ecsim.problems import registry
 from ecsim.units import gyrofrequency, plasma_frequency
 
@@ -97,9 +97,7 @@ def findings(deck: Deck) -> Iterator[Finding]:
 def speeds(recipe: Recipe, size: Sequence[float]) -> tuple[list[float], list[float]]:
     """Largest thermal and drift speed of a species along each active dimension; profiles are sampled in the box."""
     d = len(size)
-    fractions = np.outer([1.0, 17.0, 67.0][:d], np.arange(SAMPLES) / SAMPLES) % 1.0
-    places = np.array(size)[:, None] * fractions
-    drifts = [p.drift(places) if callable(p.drift) else np.array(p.drift)[:, None] for p in recipe.populations]
+    drifts = [p.at(spread_over(size, SAMPLES))[1] for p in recipe.populations]
     thermal = np.max([p.thermal_velocity[:d] for p in recipe.populations], axis=0)
     drift = np.max([np.abs(profile[:d]).max(axis=1) for profile in drifts], axis=0)
     return thermal.tolist(), drift.tolist()

@@ -8,6 +8,7 @@ from ecsim.deck import dump, load_deck
 from ecsim.fields.operators import curl
 from ecsim.output.energies import EnergyFile
 from ecsim.output.rundir import ENERGIES, create_run_directory
+from ecsim.output.series import Axis, Column, SeriesFile
 from ecsim.output.snapshots import Mesh, write_fields
 
 
@@ -27,6 +28,17 @@ def write_energies(path: Path, deck, time, electric, magnetic, kinetic) -> None:
             file.append(dict(step=k, time=t, electric=electric[k], magnetic=magnetic[k], kinetic=kinetic[k],
                              total=total[k], drift=noise[k], momentum=np.zeros(3), charge=0.0, divergence_B=1e-18,
                              gauss_residual=np.nan, iterations=5, residual=1e-15, at_rounding=False))
+
+
+def write_series(path: Path, kind: str, columns, axes=None, **attributes) -> None:
+    """A diagnostic's time series: ``columns`` by name (rows, …), all over the same ``axes``; "time" among them."""
+    shapes = {name: np.shape(values)[1:] for name, values in columns.items()}
+    layout = {name: Column("f8", shape, "", "", tuple(axes or ()) if shape else ()) for name, shape in shapes.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with SeriesFile(path, {"step": Column("i8"), **layout}, attributes={"kind": kind, **attributes},
+                    axes={name: Axis(values) for name, values in (axes or {}).items()}) as file:
+        for k, row in enumerate(zip(*columns.values(), strict=True)):
+            file.append({"step": k, **dict(zip(columns, row, strict=True))})
 
 
 def double_harris(path: Path, cells=(112, 56), island=0.25, noise=0.15, time=300.0):

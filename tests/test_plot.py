@@ -153,11 +153,13 @@ def test_growth_beside_its_theory(tmp_path):
     assert number(found["fit"]) == pytest.approx(number(found["scheme"]), abs=2e-3)
 
 
-def test_momentary_rate_is_the_slope_of_the_logarithm():
+def test_slopes_over_windows():
     time = np.arange(0, 10, 0.1)
-    centres, rates = growth._momentary(time, 3.0 + 0.7 * time, 1.0)
+    centres, rates = growth.slopes(time, 3.0 + 0.7 * time, 1.0)
     np.testing.assert_allclose(rates, 0.7, atol=1e-12)
     np.testing.assert_allclose(centres[[0, -1]], [0.5, 9.4], atol=1e-12)
+    assert growth.slopes(time[:2], 0.7 * time[:2], 0.0)[1] == pytest.approx([0.7])
+    assert all(len(found) == 0 for found in growth.slopes(time[:1], time[:1], 0.0))
 
 
 def test_oscillation_beside_its_theory(tmp_path):

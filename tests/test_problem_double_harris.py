@@ -72,6 +72,24 @@ def test_pressure_balance():
     assert np.ptp(total) < 1e-5 * total.mean()
 
 
+def test_theory_is_this_equilibrium():
+    """Field and moments of the recipes, that figures draw: the profile of the contract, and n T + ½B² the same."""
+    deck = sheet_deck([8, 80], **{"problem.guide_field": 0.5})
+    (theory,) = double_harris.theory(deck)
+    y = np.linspace(0.0, 14.0, 1001)
+    B = theory.field(y)
+    np.testing.assert_allclose(B, [lobe_field(deck, y), 0 * y, np.full(1001, 0.5 * 0.0195)], atol=1e-16)
+    x = np.stack([np.full_like(y, theory.clear[0]), y])
+    total = 0.5 * np.sum(B**2, axis=0)
+    for k, (s, recipe) in enumerate(zip(deck.species, double_harris.recipes(deck), strict=True)):
+        n, flux, variance = recipe.moments(x)
+        np.testing.assert_allclose(n, densities(deck, k, y).sum(axis=0), rtol=1e-13)
+        np.testing.assert_allclose(variance[1], n * double_harris.temperature(deck, k) * abs(s.charge_to_mass))
+        assert np.abs(flux[2]).max() == pytest.approx(abs(double_harris.drift_speed(deck, k)), rel=1e-3)
+        total += variance[1] / abs(s.charge_to_mass)
+    assert np.ptp(total) < 1e-5 * total.mean()
+
+
 def test_pressure_follows_from_the_particles_numbers():
     """Thermal velocities and densities of the recipes give the temperatures of the balance."""
     deck = sheet_deck([1, 80])

@@ -11,6 +11,7 @@ from ecsim.deck import DeckError, load_deck, shipped_decks
 from ecsim.fields.operators import divergence
 from ecsim.grid import Block, Grid
 from ecsim.problems import NAMES, registry
+from ecsim.problems.common import Equilibrium
 
 SMALL = {
     "double_harris": {"grid.cells": [8, 10, 2]},
@@ -77,10 +78,15 @@ def test_magnetic_field_has_no_divergence(deck):
     assert np.abs(divergence(wrapped, block.spacing)).max() <= 1e-14 * scale
 
 
-def test_theory_names_an_energy(deck):
+def test_theory_names_an_energy_or_an_axis_with_its_field(deck):
     for line in registry()[deck.problem.name].theory(deck):
-        assert line.label and line.quantity in ("electric", "magnetic")
-        assert line.growth_rate != 0.0 or line.frequency != 0.0
+        assert line.label
+        if isinstance(line, Equilibrium):
+            assert line.across < len(line.clear) == len(deck.grid.cells)
+            assert line.field(np.linspace(0.0, 1.0, 7)).shape == (3, 7)
+        else:
+            assert line.quantity in ("electric", "magnetic")
+            assert line.growth_rate != 0.0 or line.frequency != 0.0
 
 
 @pytest.mark.parametrize(

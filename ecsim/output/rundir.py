@@ -32,7 +32,8 @@ OURS = (
       for file in ("manifest.json", "rank_[0-9]*.bin")),
     "*.xdmf", "*.xdmf.h5", "timings.json", "report.html", ".report.html.part",
     *(f"{FIGURES}/{name}{more}.{end}" for name, more in (
-        ("energy", ""), ("growth", ""), ("reconnection", ""), ("stages", ""), ("fields", ""), ("fields", "_[0-9]*"),
+        ("energy", ""), ("growth", ""), ("reconnection", ""), ("equilibrium", ""), ("stages", ""), ("fields", ""),
+        ("fields", "_[0-9]*"),
         *((kind, more) for kind in ("probe", "spectrum", "histogram", "health") for more in ("", "_*")))
       for end in ("png", "pdf", "mp4")),
 )

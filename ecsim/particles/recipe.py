@@ -27,6 +27,12 @@ class Population:
     drift: Sequence[float] | Profile = (0.0, 0.0, 0.0)
     thermal_velocity: Sequence[float] = (0.0, 0.0, 0.0)
 
+    def at(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Density (P,) and drift (3, P) at positions ``x`` (d, P)."""
+        density = self.density(x) if callable(self.density) else self.density
+        drift = self.drift(x) if callable(self.drift) else np.asarray(self.drift, dtype=float)[:, None]
+        return np.broadcast_to(density, x.shape[1:]), np.broadcast_to(drift, (3, x.shape[1]))
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -59,6 +65,38 @@ class Recipe:
         if any(callable(p.density) for p in self.populations):
             return None
         return self.charge * sum(p.density for p in self.populations) * volume / per_cell
+
+    def moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Density n (P,), flux n⟨v⟩ (3, P) and the variance n⟨(v_i − ⟨v_i⟩)²⟩ (3, P) at positions ``x`` (d, P)."""
+        parts = [(*p.at(x), np.asarray(p.thermal_velocity, dtype=float)[:, None]) for p in self.populations]
+        n = sum(density for density, _, _ in parts)
+        flux = sum(density * u for density, u, _ in parts)
+        second = sum(density * (u**2 + spread**2) for density, u, spread in parts)
+        return n, flux, second - np.divide(flux**2, n, out=np.zeros_like(flux), where=n > 0)
+
+    def distribution(self, v: np.ndarray, axis: int, x: np.ndarray) -> np.ndarray:
+        """Density per velocity (V,) at the values ``v`` (V,) of component ``axis``, mean over positions ``x`` (d, P).
+
+        Raises
+        ------
+        ValueError : if a population is cold along that axis.
+        """
+        total = np.zeros(len(v))
+        for p in self.populations:
+            spread = p.thermal_velocity[axis]
+            if spread <= 0.0:
+                raise ValueError(f"a population is cold along {'xyz'[axis]}; its distribution is a spike")
+            density, drift = p.at(x)
+            norm = 1.0 / (math.sqrt(2.0 * math.pi) * spread)
+            total += [float(np.mean(density * np.exp(-0.5 * ((value - drift[axis]) / spread) ** 2))) * norm
+                      for value in v]
+        return total
+
+
+def spread_over(size: Sequence[float], count: int) -> np.ndarray:
+    """Positions (d, count) spread evenly over a box: each coordinate takes ``count`` different values."""
+    fractions = np.outer([1.0, 17.0, 67.0][: len(size)], np.arange(count) / count) % 1.0
+    return np.asarray(size, dtype=float)[:, None] * fractions
 
 
 def lattice(particles_per_cell: int | Sequence[int], d: int) -> tuple[int, ...]:

@@ -7,16 +7,29 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ecsim.output.rundir import FIGURES
-from ecsim.plot import compare, energy, fields, growth, health, histogram, probe, reconnection, spectrum, stages
+from ecsim.plot import (
+    compare,
+    energy,
+    equilibrium,
+    fields,
+    growth,
+    health,
+    histogram,
+    probe,
+    reconnection,
+    spectrum,
+    stages,
+)
 from ecsim.plot.movie import write_movie
 from ecsim.plot.source import Run
 from ecsim.plot.style import NothingToDraw, PlotError, figure, save
 
 __all__ = ["FORMATS", "KINDS", "PlotError", "plot_comparison", "plot_run"]
 
-SINGLE = {"energy": energy, "growth": growth, "reconnection": reconnection, "stages": stages}
+SINGLE = {"energy": energy, "growth": growth, "reconnection": reconnection, "equilibrium": equilibrium,
+          "stages": stages}
 OF_SERIES = {"probe": probe, "spectrum": spectrum, "histogram": histogram, "health": health}
-KINDS = ("energy", "fields", "growth", "reconnection", *OF_SERIES, "stages")
+KINDS = ("energy", "fields", "growth", "reconnection", "equilibrium", *OF_SERIES, "stages")
 FORMATS = ("png", "pdf")
 
 
@@ -29,9 +42,9 @@ def plot_run(run_directory: str | os.PathLike[str], kinds: Sequence[str] | None 
     ----------
     run_directory : what ``ecsim run`` wrote.
     kinds : some of `KINDS`: "energy" (ledger and drift), "fields" (maps or profiles of the last snapshot), "growth"
-        (beside the problem's theory), "reconnection" (closed flux of current sheets, and its rate), "probe",
-        "spectrum", "histogram" and "health" (of the diagnostics of these kinds), "stages" (where the time went). None
-        draws those that the run has something for.
+        (beside the problem's theory), "reconnection" (closed flux of current sheets, and its rate), "equilibrium" (the
+        start beside the problem's theory), "probe", "spectrum", "histogram" and "health" (of the diagnostics of these
+        kinds), "stages" (where the time went). None draws those that the run has something for.
     output : directory for the figures; None is ``figures`` in the run directory.
     format : "png" (200 dpi) or "pdf".
     every_snapshot : draw every field snapshot instead of the last.

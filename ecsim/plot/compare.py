@@ -13,6 +13,7 @@ from ecsim.plot.style import COLOURS, GREY, TIME, figure
 
 def draw(runs: Sequence[Run]):
     """Energies relative to each run's own total, and |relative drift|. Returns the figure."""
+    start, end = (choose(run.energies["time"][k] for run in runs) for choose, k in ((min, 0), (max, -1)))
     with figure(6.4) as drawing:
         panels = drawing.subplots(4, 1, sharex=True)
         for k, run in enumerate(runs):
@@ -28,7 +29,9 @@ def draw(runs: Sequence[Run]):
             if all(line.get_ydata().max() > 0 for line in panel.lines) and _wide(panel):
                 panel.set_yscale("log")
         panels[3].axhline(EPSILON, color=GREY, linewidth=0.7, linestyle=":")
-        panels[3].set(yscale="log", ylabel="|relative drift|", xlabel=TIME)
+        panels[3].set(yscale="log", ylabel="|relative drift|", xlabel=TIME,
+                      xlim=(start, end if end > start else start + 1))
+        drawing.align_ylabels()
         drawing.legend(loc="outside upper center", ncols=3)
     return drawing
 

@@ -40,6 +40,7 @@ def draw(run: Run, figure) -> None:
                    fontsize=8)
     error.set(yscale="log", ylabel="|relative drift|", xlabel=TIME, xlim=(time[0], time[-1] or 1.0),
               ylim=(LOWEST_DRIFT, max(1e-12, 3 * drift.max())))
+    figure.align_ylabels()
     figure.legend(*levels.get_legend_handles_labels(), loc="outside upper center", ncols=min(len(parts) + 1, 5))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from ecsim.plot.style import (
     PlotError,
     figure,
     position,
+    power_of_ten,
     quantity,
 )
 
@@ -134,13 +134,13 @@ def _map(drawing, axes, panel: Panel, spacing, limits: tuple[float, float] | Non
     values = np.pad(panel.values, ((0, 1), (0, 1)), mode="wrap") if panel.offset == 0 else panel.values
     edges = [h * (panel.offset - 0.5 + np.array([0, n])) for h, n in zip(spacing, values.shape, strict=True)]
     low, high = np.percentile(values, [QUIET, LOUD]) if limits is None else limits
+    if low == high:
+        low, high = low - 1.0, high + 1.0
     signed = low < 0 < high
     if signed:
         high = max(-low, high)
         low = -high
-    if low == high:
-        low, high = low - 1.0, high + 1.0
-    power = _power(max(-low, high))
+    power = power_of_ten(max(-low, high))
     scale = 10.0**power
     image = axes.imshow(values.T / scale, vmin=low / scale, vmax=high / scale, cmap=SIGNED if signed else POSITIVE,
                         origin="lower", extent=(*edges[0], *edges[1]), interpolation="nearest", rasterized=True)
@@ -149,12 +149,6 @@ def _map(drawing, axes, panel: Panel, spacing, limits: tuple[float, float] | Non
     axes.set_title(quantity(panel.symbol, panel.kind, power) + panel.note, pad=4)
     for spine in axes.spines.values():
         spine.set_visible(True)
-
-
-def _power(largest: float) -> int:
-    """The power of ten to take out of numbers up to ``largest``; 0 where they read well as they are."""
-    power = math.floor(math.log10(largest)) if largest > 0 else 0
-    return 0 if -2 < power < 3 else power
 
 
 def _field_lines(axes, psi: np.ndarray, size) -> None:

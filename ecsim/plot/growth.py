@@ -9,6 +9,7 @@ from ecsim.diagnostics.modes import fit_growth, mode_amplitude
 from ecsim.output.snapshots import read_fields
 from ecsim.plot.source import Run
 from ecsim.plot.style import BLACK, COLOURS, TIME, NothingToDraw, energy_unit
+from ecsim.problems.common import Theory
 
 HEIGHT = 4.0
 PERIODS = 4
@@ -21,7 +22,7 @@ def draw(run: Run, figure) -> None:
 
     Raises NothingToDraw if the problem has no theory, or the run shows nothing to compare with it.
     """
-    theories = run.problem.theory(run.deck)
+    theories = [theory for theory in run.problem.theory(run.deck) if isinstance(theory, Theory)]
     if not theories:
         raise NothingToDraw(f"the problem {run.deck.problem.name} has no theory of growth or oscillation")
     if not any(theory.frequency for theory in theories):
@@ -57,7 +58,7 @@ def _growth(run: Run, figure, theories) -> None:
     window = np.array([fit.start, fit.stop])
     upper.plot(window, fit(window), color=FITTED, linewidth=5, alpha=0.55, solid_capstyle="round",
                label=rf"fit:  $\gamma = {fit.rate / 2:.4f}\,\omega_{{pi}}$")
-    centres, rates = _momentary(time[shown], np.log(energy[shown]), max(fit.stop - fit.start, 0.0) / 6)
+    centres, rates = slopes(time[shown], np.log(energy[shown]), max(fit.stop - fit.start, 0.0) / 6)
     lower.plot(centres, rates / 2, color=BLACK)
     reach = np.array([fit.start, min(fit.stop + 0.3 * np.ptp(window), time[-1])])
     for colour, style, theory in zip(COLOURS, LINES, theories, strict=False):
@@ -71,12 +72,12 @@ def _growth(run: Run, figure, theories) -> None:
     lower.set(xlabel=TIME, ylabel=r"$\gamma(t)\,/\,\omega_{pi}$", ylim=(-0.25 * top, 1.6 * top))
 
 
-def _momentary(time, logarithm, width: float) -> tuple[np.ndarray, np.ndarray]:
-    """Slope of ln W over windows of ``width``, and the windows' centres."""
-    count = max(2, int(round(width / np.median(np.diff(time)))) + 1)
-    if len(time) <= count:
+def slopes(time, values, width: float) -> tuple[np.ndarray, np.ndarray]:
+    """Centres of the windows of ``width`` that fit into a history, and the slope of the line fitted in each."""
+    count = max(2, int(round(width / np.median(np.diff(time)))) + 1) if len(time) > 1 else 2
+    if len(time) < count:
         return time[:0], time[:0]
-    t, y = (np.lib.stride_tricks.sliding_window_view(a, count) for a in (time, logarithm))
+    t, y = (np.lib.stride_tricks.sliding_window_view(a, count) for a in (time, values))
     t, y = t - t.mean(axis=1, keepdims=True), y - y.mean(axis=1, keepdims=True)
     centres = np.convolve(time, np.full(count, 1 / count), "valid")
     return centres, np.sum(t * y, axis=1) / np.sum(t * t, axis=1)

@@ -22,5 +22,6 @@ def draw(run: Run, series):
         lower.axhline(1, color=GREY, linewidth=0.7, linestyle=":")
         lower.set(ylabel="fastest  [cells/step]", xlabel=TIME, xlim=(time[0], time[-1] or 1.0))
         lower.set_ylim(bottom=0)
+        drawing.align_ylabels()
         drawing.legend(loc="outside upper center", ncols=4)
     return drawing

@@ -11,7 +11,8 @@ PANEL = 1.5
 
 def draw(run: Run, series):
     """One panel a quantity: E, B, then density, mean velocity and temperature of the species. Returns the figure."""
-    time, columns = series["time"], series.columns
+    time, order = series["time"], [s.name for s in run.deck.species]
+    columns = sorted(series.columns, key=lambda name: (order.index(s) if (s := name[2:]) in order else -1))
     vectors = [name for name in ("E", "B", *(c for c in columns if c.startswith("u_"))) if name in columns]
     scalars = {kind: [c for c in columns if c.startswith(f"{kind}_")] for kind in ("n", "T")}
     rows = len(vectors) + sum(bool(names) for names in scalars.values())

@@ -8,11 +8,13 @@ import numpy as np
 
 from ecsim.diagnostics.flux import critical_points, reconnected_flux
 from ecsim.output.snapshots import read_fields
+from ecsim.plot.growth import slopes
 from ecsim.plot.plane import AXES, LEAST_ISLAND, flux_of, plane_of
 from ecsim.plot.source import Run
 from ecsim.plot.style import BLACK, COLOURS, GREY, TIME, NothingToDraw
 
 HEIGHT = 4.6
+SMOOTH = 12
 
 
 class History(NamedTuple):
@@ -46,9 +48,11 @@ def draw(run: Run, figure) -> None:
         closed.plot(time, flux[:, k] / params.magnetic_field, color=COLOURS[k], label=label, **style)
         growth = np.diff(flux[:, k]) / np.diff(time)
         rate.plot(0.5 * (time[1:] + time[:-1]), growth / params.magnetic_field**2, color=COLOURS[k], **style)
-    closed.set(ylabel=r"closed flux  $[B_0 d_i]$", xlim=(time[0], time[-1]))
+    closed.set(ylabel=r"closed flux  $[B_0\,d_i]$", xlim=(time[0], time[-1]))
     closed.set_ylim(bottom=0)
-    rate.set(ylabel=r"rate  $[B_0 v_A]$", xlabel=TIME)
+    rate.axhline(0, color=GREY, linewidth=0.7, linestyle=":")
+    rate.set(ylabel=r"rate  $[B_0\,v_A]$", xlabel=TIME)
+    figure.align_ylabels()
     figure.legend(loc="outside upper center", ncols=2)
 
 
@@ -61,13 +65,14 @@ def _draw_series(run: Run, figure, series) -> None:
     for k, colour in enumerate(COLOURS[:2]):
         label = ("sheet of highest flux", "sheet of lowest flux")[k]
         closed.plot(time, flux[:, k] / (B0 or 1.0), color=colour, label=label)
-        growth = np.gradient(_running_mean(flux[:, k]), time) if len(time) > 2 else np.full(len(time), np.nan)
+        centres, growth = slopes(time, flux[:, k], np.ptp(time) / SMOOTH)
         if B0:
-            rate.plot(time, growth / B0**2, color=colour)
-        rate.plot(time, growth / _running_mean(inflow[:, k]), color=colour, linestyle="--", linewidth=0.9)
+            rate.plot(centres, growth / B0**2, color=colour)
+        measured = np.interp(centres, time, _running_mean(inflow[:, k]))
+        rate.plot(centres, growth / measured, color=colour, linestyle="--", linewidth=0.9)
         work.plot(time, JE[:, k] / (B0**3 or 1.0), color=colour, linewidth=0.5, alpha=0.4)
         work.plot(time, _running_mean(JE[:, k]) / (B0**3 or 1.0), color=colour)
-    closed.set(ylabel=r"closed flux  $[B_0 d_i]$" if B0 else "closed flux", xlim=(time[0], time[-1] or 1.0))
+    closed.set(ylabel=r"closed flux  $[B_0\,d_i]$" if B0 else "closed flux", xlim=(time[0], time[-1] or 1.0))
     closed.set_ylim(bottom=0)
     rate.set(ylabel=r"rate  $[B v_A]$")
     rate.axhline(0, color=GREY, linewidth=0.7, linestyle=":")
@@ -81,12 +86,13 @@ def _draw_series(run: Run, figure, series) -> None:
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
-    """Mean over about a twelfth of the history around each entry, shorter at the ends."""
-    half = len(values) // 24
-    total = np.concatenate([[0.0], np.cumsum(values)])
+    """Mean over 1/SMOOTH of the history around each entry, shorter at the ends, without what is not a number."""
+    half, given = len(values) // (2 * SMOOTH), np.isfinite(values)
+    total, count = (np.concatenate([[0.0], np.cumsum(a)]) for a in (np.where(given, values, 0.0), given))
     first = np.maximum(np.arange(len(values)) - half, 0)
     last = np.minimum(np.arange(len(values)) + half + 1, len(values))
-    return (total[last] - total[first]) / (last - first)
+    with np.errstate(invalid="ignore"):
+        return (total[last] - total[first]) / (count[last] - count[first])
 
 
 def _lobe_field(run: Run) -> float:

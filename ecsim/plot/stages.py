@@ -35,5 +35,6 @@ def draw(run: Run, drawing) -> None:
     last = sessions[-1]
     if last["particles"]:
         rate = (last["to_step"] - last["from_step"]) * last["particles"] / last["wall_seconds"]
-        panel.set_title(f"{last['device']}, {1e-6 * rate:.3g} M particle-steps/s", fontsize=8)
+        device = last["device"].partition(" (")[0]
+        panel.set_title(f"{device}, {1e-6 * rate:.3g} M particle-steps/s", fontsize=8)
     drawing.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,6 +36,7 @@ UNITS = {
     "number_density": r"n_0",
     "current_density": r"e\,n_0 c",
     "velocity": "c",
+    "pressure": r"n_0\,m_i c^2",
 }
 TIME = r"$\omega_{pi}\,t$"
 
@@ -54,6 +56,12 @@ def quantity(symbol: str, kind: str, power: int = 0) -> str:
     return rf"${symbol}$  $[{factor}{UNITS[kind]}]$"
 
 
+def power_of_ten(largest: float) -> int:
+    """The power of ten to take out of numbers up to ``largest``; 0 where they read well as they are."""
+    power = math.floor(math.log10(largest)) if largest > 0 else 0
+    return 0 if -2 < power < 3 else power
+
+
 def unit_label(unit: str) -> str:
     """A unit as the files write it, typeset: ``m_i c ω_pi/q_i``."""
     for plain, maths in (("ω_pi", r"\omega_{pi}"), ("n0", "n_0"), ("²", "^2"), ("³", "^3"), ("·", r"\cdot "),
@@ -64,7 +72,7 @@ def unit_label(unit: str) -> str:
 
 def energy_unit(d: int) -> str:
     """Unit of energies in ``d`` dimensions."""
-    return r"n_0 m_i c^2 d_i" + ("" if d == 1 else f"^{d}")
+    return r"n_0\,m_i c^2\,d_i" + ("" if d == 1 else f"^{d}")
 
 
 class NothingToDraw(PlotError):

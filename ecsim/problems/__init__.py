@@ -9,7 +9,7 @@ A problem module is stateless; its first docstring line says what it is, and it 
 ``recipes(deck)``             a `Recipe` per species, in the order of the deck
 ``reference(deck)``           per species name: largest density, thermal velocity and drift, for the plan
 ``magnetic_field(deck)``      largest |B| at the start
-``theory(deck)``              the `Theory` lines that a test checks and a plot draws
+``theory(deck)``              the `Theory` lines or the `Equilibrium` that a test checks and a plot draws
 
 Fields are functions of global indices, so that they are the same bits on any number of ranks.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,20 @@ class Theory:
     quantity: str
     growth_rate: float = 0.0
     frequency: float = 0.0
+
+
+@dataclass(frozen=True)
+class Equilibrium:
+    """A plasma that varies along one axis only and would stay as it starts, were it not for a seed and for noise.
+
+    ``field`` gives B (3, P) at coordinates (P,) along the axis ``across``; density, current and pressure are those of
+    the recipes. ``clear`` is a place in the box, one coordinate per dimension, far from all seeds.
+    """
+
+    label: str
+    across: int
+    field: Callable[[np.ndarray], np.ndarray]
+    clear: tuple[float, ...]
 
 
 def charge(species) -> float:

@@ -204,6 +204,16 @@ def magnetic_field(deck) -> float:
     return p.magnetic_field * math.hypot(1.0, p.guide_field)
 
 
-def theory(deck) -> tuple[common.Theory, ...]:
-    """None: reconnection has no line to compare with."""
-    return ()
+def theory(deck) -> tuple[common.Equilibrium, ...]:
+    """The equilibrium at the start; reconnection has no line to compare with."""
+    p = deck.problem.params
+
+    def field(y):
+        """B (3, P) at places (P,) across the sheets."""
+        first, second = sheets(deck)
+        B = np.zeros((3, len(y)))
+        B[p.along] = np.tanh((y - first) / p.half_thickness) - np.tanh((y - second) / p.half_thickness) - 1.0
+        B[p.current] = p.guide_field
+        return p.magnetic_field * B
+
+    return (common.Equilibrium("Harris equilibrium", p.across, field, (0.0,) * len(deck.grid.cells)),)
