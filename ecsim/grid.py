@@ -6,6 +6,7 @@ import math
 import numbers
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 SHAPE_ORDERS = {"cic": 1, "tsc": 2}
 
@@ -130,3 +131,23 @@ class Block:
         """Index that selects the owned part of a padded array, whatever leading axes it has."""
         g = self.ghosts
         return (..., *(slice(g, g + n) for n in self.cells))
+
+
+class Part(NamedTuple):
+    """Some of the owned nodes of a block: those with low ≤ index < high or, with ``outside``, all the others."""
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    outside: bool = False
+
+    def boxes(self, cells: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The same nodes of a block of ``cells`` as boxes (low, high) without common nodes; none of them is empty."""
+        if not self.outside:
+            found = [(self.low, self.high)]
+        else:
+            found = []
+            for k, n in enumerate(cells):
+                for begin, end in ((0, self.low[k]), (self.high[k], n)):
+                    found.append(((*self.low[:k], begin, *(0 for _ in cells[k + 1:])),
+                                  (*self.high[:k], end, *cells[k + 1:])))
+        return [box for box in found if all(a < b for a, b in zip(*box, strict=True))]

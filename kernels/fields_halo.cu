@@ -1,53 +1,14 @@
-// Ghost layers: both verbs of the halo in one launch each for a block that is its own neighbour on every side, and the
-// packing of faces that travel to other blocks.
+// Ghost layers: both verbs of the halo in one launch each for a block that is its own neighbour on every side, owned values
+// with ghosts around them, and the packing of faces that travel to other blocks.
 //
 // variants: DIM=1,2,3 ORDER=1,2
 //
-// Periodic: one thread owns one node near the faces of one component. Ghost indices are taken modulo the number of cells,
-// so blocks thinner than their ghost layers are right too. Nodes near the faces are counted shell by shell: those that
-// lie in `layers` outermost layers along x, then of the others those along y, then along z; `shell` is their number.
+// Periodic: one thread owns one of the `shell` nodes near the faces of one component. Ghost indices are taken modulo the
+// number of cells, so blocks thinner than their ghost layers are right too.
 // Faces: one thread owns one node of a face of one component; the faces of all components lie one after another.
-#include "cell.cuh"
-
-// A box of nodes with n along each axis, of which `layers` (both sides together) belong to the shell.
-struct Shell {
-    int n[3], layers[3];
-
-    INLINE long long slab(int axis) const {
-        long long count = layers[axis];
-        for (int k = 3 - DIM; k < 3; ++k)
-            if (k != axis) count *= k < axis ? n[k] - layers[k] : n[k];
-        return count;
-    }
-    // Indices of node number t of the shell.
-    INLINE void node(long long t, int i[3]) const {
-        i[0] = i[1] = i[2] = 0;
-#pragma unroll
-        for (int axis = 3 - DIM; axis < 3; ++axis) {
-            if (t >= slab(axis)) {
-                t -= slab(axis);
-                continue;
-            }
-#pragma unroll
-            for (int k = 2; k >= 3 - DIM; --k) {
-                const int width = k == axis ? layers[k] : k < axis ? n[k] - layers[k] : n[k];
-                i[k] = (int)(t % width);
-                t /= width;
-                const int low = layers[k] / 2, inner = n[k] - layers[k];
-                if (k == axis && i[k] >= low) i[k] += inner;  // the far side
-                if (k < axis) i[k] += low;                    // neither side
-            }
-            return;
-        }
-    }
-};
+#include "shell.cuh"
 
 INLINE int inside(int i, int n) { return (i % n + n) % n; }
-
-INLINE long long index_of(const Grid& grid, const int i[3]) {
-    return (DIM > 2 ? (i[0] + GHOSTS) * grid.stride_x() : 0) + (DIM > 1 ? (i[1] + GHOSTS) * grid.stride_y() : 0) + i[2] +
-           GHOSTS;
-}
 
 // Ghosts of `a` (components, *padded) = their owners.
 extern "C" __global__ void __launch_bounds__(256)
@@ -65,6 +26,29 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int k = 3 - DIM; k < 3; ++k) i[k] -= GHOSTS, owner[k] = inside(i[k], n[k]);
     double* component = a + item / shell * grid.nodes();
     component[index_of(grid, i)] = component[index_of(grid, owner)];
+}
+
+// a (components, *padded) = x (components, *cells) with ghosts around it, except those along axes that are cut, which stay.
+// One thread owns one node of all components.
+extern "C" __global__ void __launch_bounds__(128) pad(const double* __restrict__ x, double* __restrict__ a, int components,
+                                                      int nx, int ny, int nz, int cut_x, int cut_y, int cut_z) {
+    const Grid grid = {nx, ny, nz};
+    const unsigned node = blockIdx.x * 128u + threadIdx.x, row = node / (unsigned)grid.stride_y();
+    if (node >= grid.nodes()) return;
+    const int n[3] = {nx, ny, nz}, cut[3] = {cut_x, cut_y, cut_z};
+    const unsigned rows = DIM > 1 ? ny + 2 * GHOSTS : 1;
+    const int at[3] = {(int)(row / rows), (int)(row % rows), (int)(node - row * (unsigned)grid.stride_y())};
+    long long owner = 0;
+#pragma unroll
+    for (int k = 3 - DIM; k < 3; ++k) {
+        int i = at[k] - GHOSTS;
+        if (i < 0 || i >= n[k]) {
+            if (cut[k]) return;
+            i = inside(i, n[k]);
+        }
+        owner = owner * n[k] + i;
+    }
+    for (int c = 0; c < components; ++c) a[c * grid.nodes() + node] = x[(long long)c * grid.ncells() + owner];
 }
 
 // Owners of `a` (components, *padded) += their ghosts, in the C order of the ghosts; the ghosts stay as they are.

@@ -1,6 +1,7 @@
 // Product of the stored half stencil with a vector, alone or as part of the field operator.
 //
-// variants: DIM=1,2,3 ORDER=1,2 FORM=0,1,2
+// variants: DIM=1,2,3 ORDER=1,2 FORM=0,1 SHELL=0
+// variants: DIM=1,2,3 ORDER=1,2 FORM=2 SHELL=0,1
 //
 // FORM 0: scalar matrix, out_k = M x_k.  FORM 1: 3×3 matrix, out = M x.  FORM 2: out = x + κ ∇×∇×x + μ M x, the left side
 // of the field equation with κ = (θΔt)², μ = θΔt (Lapenta 2017, eq. 33).
@@ -9,7 +10,9 @@
 // values[o][c][g - o], since M^{ij} is symmetric in space. Threads walk over the padded array from the first owned node
 // to the last, so that a warp's reads are contiguous; those on ghosts idle. The second read of a value comes less than a plane
 // (two for TSC) of nodes after the first and is served by the L2 cache.
-#include "cell.cuh"
+//
+// SHELL 0: the nodes of a box, which may be all. SHELL 1: all others, in one launch; the box is in the middle of the block.
+#include "shell.cuh"
 
 constexpr int WIDE = 2 * ORDER + 1;                                        // offsets along a dimension
 constexpr int ZERO = (DIM == 1 ? WIDE - 1 : DIM == 2 ? WIDE * WIDE - 1 : WIDE * WIDE * WIDE - 1) / 2;
@@ -22,6 +25,37 @@ struct CurlCurl {
     double same[3][8];
     double mixed[3][2];
 };
+
+// A box of owned nodes, low <= index < high along each axis (0 and 1 along those there are not), and where its first one lies
+// in padded arrays.
+struct Box {
+    int low[3], high[3];
+    long long first;
+};
+
+// Place of the node of thread number t in padded arrays, and its number among the owned ones; -1 if it has none.
+INLINE int node_of(const Grid& grid, const Box& box, long long t, long long& g) {
+    int i[3];
+    bool within = true;
+    if constexpr (SHELL == 1) {
+        const Shell shell = {{grid.nx, grid.ny, grid.nz}, {2 * box.low[0], 2 * box.low[1], 2 * box.low[2]}};
+        long long size = 0;
+        for (int axis = 3 - DIM; axis < 3; ++axis) size += shell.slab(axis);
+        if (t >= size) return -1;
+        shell.node(t, i);
+        g = index_of(grid, i);
+    } else {
+        g = box.first + t;
+        within = g < grid.nodes();
+        const unsigned sy = grid.stride_y(), sx = grid.stride_x(), place = g;
+        i[0] = DIM > 2 ? (int)(place / sx) - GHOSTS : 0;
+        i[1] = DIM > 1 ? (int)(place % sx / sy) - GHOSTS : 0;
+        i[2] = (int)(place % sy) - GHOSTS;
+#pragma unroll
+        for (int k = 3 - DIM; k < 3; ++k) within = within && i[k] >= box.low[k] && i[k] < box.high[k];
+    }
+    return within ? (i[0] * grid.ny + i[1]) * grid.nz + i[2] : -1;
+}
 
 INLINE int magnitude(int a) { return a < 0 ? -a : a; }
 
@@ -54,25 +88,23 @@ INLINE void add_entries(const double* m, long long pitch, const double* x, doubl
 }
 
 // values (offsets, COMPONENTS, *padded), x (components, *padded), out (components, *cells); blockIdx.y: vector k of FORM 0.
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, ORDER == 1 ? 7 : 4)
     matvec(const double* __restrict__ values, const double* __restrict__ x, double* __restrict__ out, int nx, int ny, int nz,
-           double mu, const CurlCurl curls) {
+           double mu, const CurlCurl curls, const Box box) {
     const Grid grid = {nx, ny, nz};
     const long long sy = grid.stride_y(), sx = grid.stride_x(), nodes = grid.nodes();
-    const long long g = grid.first_node(0, 0, 0) + (ORDER - 1) * (1 + (DIM > 1 ? sy : 0) + (DIM > 2 ? sx : 0)) +
-                        blockIdx.x * 128LL + threadIdx.x;
-    const int iz = (int)(g % sy) - GHOSTS, iy = DIM > 1 ? (int)(g % sx / sy) - GHOSTS : 0;
-    const int ix = DIM > 2 ? (int)(g / sx) - GHOSTS : 0;
-    if (g >= nodes || iz < 0 || iz >= nz || iy < 0 || iy >= ny || ix < 0 || ix >= nx) return;
+    long long g;
+    const int owned = node_of(grid, box, blockIdx.x * 128LL + threadIdx.x, g);
+    if (owned < 0) return;
     constexpr int rows = FORM == 0 ? 1 : 3;
     if (FORM == 0) {
         x += blockIdx.y * nodes;
         out += (long long)blockIdx.y * grid.ncells();
     }
     double response[rows] = {}, curl[3] = {}, here[rows], ahead[rows], behind[rows];
-    auto vector = [&](long long node, double* at) {
+    auto vector = [&](long long node, double* value) {
 #pragma unroll
-        for (int i = 0; i < rows; ++i) at[i] = x[i * nodes + node];
+        for (int i = 0; i < rows; ++i) value[i] = x[i * nodes + node];
     };
     vector(g, here);
     add_entries(values + g, nodes, here, response);
@@ -101,8 +133,7 @@ extern "C" __global__ void __launch_bounds__(128)
             }
         }
     }
-    const long long owned = ((long long)ix * ny + iy) * nz + iz;
 #pragma unroll
     for (int i = 0; i < rows; ++i)
-        out[(long long)i * grid.ncells() + owned] = FORM == 2 ? here[i] + (curl[i] + mu * response[i]) : response[i];
+        out[(long long)i * grid.ncells() + owned] = FORM == 2 ? here[i] + fma(mu, response[i], curl[i]) : response[i];
 }

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from cuda_devices import DEVICES, backend_on, fresh_random
 
 from ecsim.backend.cpu import CpuBackend
+from ecsim.backend.cuda import fields
 from ecsim.fields.operators import FieldOperators
-from ecsim.grid import Block, Grid
-from ecsim.massmatrix.stencil import half_offsets
+from ecsim.grid import Block, Grid, Part
+from ecsim.massmatrix.stencil import MassMatrix, half_offsets
 from ecsim.parallel.halo import Halo
+from ecsim.solver.gmres import Gmres, PlainKrylov
+from ecsim.solver.operator import FieldOperator
 
-BLOCKS = [((5, 4, 6), 1), ((4, 3, 5), 2), ((1, 3, 1), 1), ((2, 1, 4), 2), ((6, 5), 1), ((3, 4), 2), ((1, 4), 2),
-          ((7,), 1), ((1,), 2)]
+BLOCKS = [((5, 4, 6), 1), ((4, 3, 5), 2), ((5, 6, 7), 2), ((1, 3, 1), 1), ((2, 1, 4), 2), ((6, 5), 1), ((3, 4), 2),
+          ((1, 4), 2), ((7,), 1), ((1,), 2)]
 
 
 @pytest.fixture(params=DEVICES)
@@ -67,6 +72,51 @@ def test_field_operator_is_the_sum_of_its_maps(backend, rng, block):
     assert_rounding(backend.to_host(found), expected)
 
 
+def cuts(block):
+    """Every choice of dimensions that may be cut so that some inner nodes remain, but for none."""
+    for chosen in product((False, True), repeat=block.d):
+        low = tuple(block.ghosts * cut for cut in chosen)
+        part = Part(low, tuple(n - layers for n, layers in zip(block.cells, low, strict=True)))
+        if any(chosen) and part.boxes(block.cells):
+            yield [k for k in range(block.d) if chosen[k]], part
+
+
+def test_field_operator_in_two_parts_has_the_same_bits(backend, rng, block):
+    stencil, x = (backend.from_host(a) for a in (stencil_of(rng, block, 9), padded_of(rng, block, 3)))
+    whole = backend.xp.empty((3, *block.cells))
+    backend.field_operator(stencil, x, whole, block.spacing, 0.31)
+    for _, inner in cuts(block):
+        found = backend.from_host(np.full((3, *block.cells), np.nan))
+        backend.field_operator(stencil, x, found, block.spacing, 0.31, inner)
+        shell = np.isnan(backend.to_host(found))
+        assert not shell[(..., *(slice(a, b) for a, b in zip(*inner[:2], strict=True)))].any()
+        assert shell.sum() == found.size - 3 * np.prod(np.subtract(*inner[1::-1]))
+        backend.field_operator(stencil, x, found, block.spacing, 0.31, inner._replace(outside=True))
+        np.testing.assert_array_equal(backend.to_host(found), backend.to_host(whole))
+
+
+def test_a_box_must_lie_in_the_middle(backend, rng):
+    block = Block(Grid((6,), (1.0,)))
+    arrays = [backend.from_host(a) for a in (stencil_of(rng, block, 9), padded_of(rng, block, 3), np.empty((3, 6)))]
+    with pytest.raises(ValueError, match="not in the middle of"):
+        backend.field_operator(*arrays, block.spacing, 0.1, Part((1,), (6,), outside=True))
+
+
+def test_padding_leaves_the_ghosts_of_others(backend, rng, block):
+    x, before = rng.standard_normal((3, *block.cells)), rng.standard_normal((3, *block.padded))
+    for cut in ([], *(cut for cut, _ in cuts(block))):
+        expected, found = before.copy(), backend.from_host(before.copy())
+        expected[block.interior] = x
+        Halo(block).fill(expected)
+        for k in cut:
+            n, g = block.cells[k], block.ghosts
+            for ghosts in (slice(0, g), slice(n + g, n + 2 * g)):
+                there = (slice(None),) * (k + 1) + (ghosts,)
+                expected[there] = before[there]
+        backend.padding(block, cut)(backend.from_host(x), found)
+        np.testing.assert_array_equal(backend.to_host(found), expected)
+
+
 def test_curls_and_mean_like_the_array_operators(backend, rng, block):
     a, plain, kernels = padded_of(rng, block, 3), FieldOperators(block), backend.staggered(block)
     for verb in ("curl_to_centres", "curl_to_nodes", "to_nodes"):
@@ -91,14 +141,73 @@ def test_ghosts_like_the_plain_halo(backend, rng, block, components):
     np.testing.assert_array_equal(found, a)
 
 
-@pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 3000), (16, 1024), (30, 5001), (32, 700), (45, 2100)])
-def test_krylov_like_numpy(backend, rng, k, n):
+@pytest.mark.parametrize("parts", [fields.MOST_PARTS, 64])
+@pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 3000), (16, 1024), (30, 5001), (32, 700), (45, 2100), (3, 21000)])
+def test_krylov_like_numpy(backend, rng, k, n, parts, monkeypatch):
+    monkeypatch.setattr(fields, "MOST_PARTS", parts)
     basis, w, h = rng.standard_normal((k, n)), rng.standard_normal(n), rng.standard_normal(k)
     on_device = [backend.from_host(a.copy()) for a in (basis, h, w)]
     scale = 1e-15 * n * np.abs(h).sum()
-    dots = backend.krylov.dots(on_device[0], on_device[2])
-    assert np.abs(backend.to_host(dots) - basis @ w).max() <= scale
+    for _ in range(2):
+        dots = backend.krylov.dots(on_device[0], on_device[2])
+        assert np.abs(backend.to_host(dots) - basis @ w).max() <= scale
+    np.testing.assert_allclose(backend.to_host(backend.krylov.squares(on_device[2], on_device[0][0])),
+                               [w @ w, basis[0] @ basis[0]], rtol=1e-13)
     products = backend.to_host(backend.krylov.project_out(*on_device))
     w -= h @ basis
     assert np.abs(backend.to_host(on_device[2]) - w).max() <= scale
     np.testing.assert_allclose(products, [*(basis @ w), w @ w], rtol=1e-12, atol=10 * scale * np.abs(w).max())
+    backend.krylov.add(on_device[0], h, on_device[2])
+    w += h @ basis
+    assert np.abs(backend.to_host(on_device[2]) - w).max() <= scale
+
+
+@pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 3000), (32, 2100), (45, 1024)])
+def test_the_end_of_a_step_like_the_plain_one(backend, rng, k, n):
+    basis, w, first = rng.standard_normal((k, n)), rng.standard_normal(n), rng.standard_normal(k)
+    ends = np.append(1e-3 * rng.standard_normal(k), 7.0)
+    expected, found = np.empty(n), backend.xp.empty(n)
+    column = PlainKrylov.close(basis, first, ends, w, expected)()
+    arrays = [backend.from_host(a.copy()) for a in (basis, first, ends, w)]
+    np.testing.assert_allclose(backend.krylov.close(*arrays, found)(), column, rtol=1e-14)
+    np.testing.assert_allclose(backend.to_host(found), expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("restart", [5, 40])
+def test_gmres_like_numpy(backend, rng, restart):
+    """Also where more vectors than one launch takes are kept, and where the next product is begun in vain."""
+    n = 90
+    matrix, b = np.eye(n) + 0.9 * rng.standard_normal((n, n)) / np.sqrt(n), rng.standard_normal(n)
+    on_device, applied = backend.from_host(matrix), []
+
+    def operator(v):
+        applied.append(1)
+        return on_device @ v
+
+    solution = Gmres(backend.xp, n, restart, 500, backend.krylov).solve(operator, backend.from_host(b), tolerance=1e-10)
+    assert np.linalg.norm(b - matrix @ backend.to_host(solution.x)) <= 1e-10 * np.linalg.norm(b)
+    plain = Gmres(np, n, restart, 500).solve(lambda v: matrix @ v, b, tolerance=1e-10)
+    assert abs(solution.iterations - plain.iterations) <= 1
+    cycles = -(-solution.iterations // restart)
+    assert 0 <= len(applied) - solution.iterations - cycles - 1 <= cycles
+
+
+def test_five_launches_an_iteration(backend, rng, monkeypatch):
+    """Ghosts, the product, two passes over the basis and the end of the step: what the host has to hand over."""
+    block, launched, launch = Block(Grid((5, 4, 6), (1.0, 1.0, 1.0))), [], backend.launch
+
+    def noted(file, name, *arguments, **named):
+        launched.append(name)
+        launch(file, name, *arguments, **named)
+
+    monkeypatch.setattr(backend, "launch", noted)
+    matrix = MassMatrix(block, Halo(block, backend=backend), backend)
+    matrix.values[...] = backend.from_host(1e-3 * stencil_of(rng, block, 9))
+    solver = Gmres(backend.xp, 3 * block.n_cells, krylov=backend.krylov)
+    b = backend.from_host(rng.standard_normal((3, *block.cells)))
+    monkeypatch.setattr(backend.krylov, "ahead", False)
+    k = solver.solve(FieldOperator(matrix, matrix.halo, 0.1), b, tolerance=1e-9).iterations
+    assert k > 3
+    for name, in_a_step, beside in (("pad", 1, 2), ("matvec", 1, 2), ("project", 2, 6), ("close_step", 1, 0)):
+        assert launched.count(name) == in_a_step * k + beside, name
+    assert len(launched) == 5 * k + 11

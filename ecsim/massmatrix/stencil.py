@@ -72,8 +72,7 @@ class MassMatrix:
             wanted = "(3, *cells)" if self.components == 9 else "(*cells) or (k, *cells)"
             raise ValueError(f"x has shape {x.shape}; {wanted} with cells = {cells} is allowed")
         padded = xp.zeros((batch.shape[0], *self.block.padded))
-        padded[self.block.interior] = batch
-        self.halo.fill(padded)
+        self.halo.pad(xp.ascontiguousarray(batch), padded)
         out = xp.empty(batch.shape)
         self.multiply_padded(padded, out)
         return out[0] if single else out

@@ -3,15 +3,18 @@
 Dimension by dimension, so that edges and corners come out right, and in a fixed order, so that sums are
 deterministic. A dimension that this rank owns whole is its own neighbour on both sides; there ghost indices are taken
 modulo the number of cells, so that a dimension of one cell works. Along a dimension that is cut, what goes to a
-neighbour travels in one message, whatever the number of arrays and components.
+neighbour travels in one message, whatever the number of arrays and components. ``pad`` is ``fill`` of one array, with
+other work while the messages travel.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
 
-from ecsim.grid import Block, Grid
+from ecsim.grid import Block, Grid, Part
 from ecsim.parallel.transport import Alone
 
 LOW, HIGH = 0, 1
@@ -28,21 +31,28 @@ class Faces:
     def __init__(self, block: Block, xp) -> None:
         self.block, self.xp = block, xp
 
-    def pack(self, arrays, k: int, first: tuple[int, int]) -> tuple:
-        """The layers of all arrays that begin at ``first`` (low, high) along dimension k, in two buffers."""
-        xp = self.xp
-        packed = ([xp.ascontiguousarray(a[self._layers(k, begin)]).reshape(-1) for a in arrays] for begin in first)
-        return tuple(xp.concatenate(some) if len(some) > 1 else some[0] for some in packed)
+    def pack(self, arrays, k: int, first: tuple[int, int]):
+        """The layers of all arrays that begin at ``first`` (low, high) along dimension k, (2, values)."""
+        layers = [[a[self._layers(k, begin)] for a in arrays] for begin in first]
+        packed = self.xp.empty((2, sum(layer.size for layer in layers[LOW])))
+        for buffer, some in zip(packed, layers, strict=True):
+            for part, layer in self._parts(buffer, some):
+                part[...] = layer
+        return packed
 
-    def unpack(self, arrays, k: int, first: tuple[int, int], buffers: tuple, add: bool) -> None:
+    def unpack(self, arrays, k: int, first: tuple[int, int], buffers, add: bool) -> None:
         """The inverse: set these layers or, from the high side on, add to them."""
-        for begin, values in ((first[HIGH], buffers[HIGH]), (first[LOW], buffers[LOW])):
-            place = 0
-            for a in arrays:
-                layer = a[self._layers(k, begin)]
-                came = values[place : place + layer.size].reshape(layer.shape)
+        for side in (HIGH, LOW):
+            for came, layer in self._parts(buffers[side], [a[self._layers(k, first[side])] for a in arrays]):
                 layer[...] = layer + came if add else came
-                place += layer.size
+
+    @staticmethod
+    def _parts(buffer, layers):
+        """Each layer with its part of a buffer."""
+        end = 0
+        for layer in layers:
+            begin, end = end, end + layer.size
+            yield buffer[begin:end].reshape(layer.shape), layer
 
     def _layers(self, k: int, begin: int) -> tuple:
         return _along(self.block.d - k, slice(begin, begin + self.block.ghosts))
@@ -56,10 +66,10 @@ def mirror(n: int, g: int) -> list[tuple[slice, slice]]:
     return [(slice(j, j + 1), slice(g + (j - g) % n, g + (j - g) % n + 1)) for j in ghosts]
 
 
-def _kernels(backend, verb: str, block: Block):
+def _kernels(backend, verb: str, *arguments):
     """What the backend has for a job that slices do as well; None where it has nothing."""
     make = getattr(backend, verb, None)
-    return make(block) if make else None
+    return make(*arguments) if make else None
 
 
 def _copy(ghost: tuple, owner: tuple, a) -> None:
@@ -75,35 +85,73 @@ class Halo:
 
     neighbours : for each dimension the ranks (low, high) beside the block, or None where it spans the box; by default
     it does everywhere.  transport : how arrays get there.  backend : whose kernels are used where it has some for this,
-    ``periodic_ghosts(block)`` for the last dimensions that are whole, and ``faces(block)`` for those that are cut; or
+    ``periodic_ghosts(block)`` for the last dimensions that are whole, ``padding(block, cut)`` and ``faces(block)``; or
     its ``in_parts(function, a)``, which works on the components of an array by threads.
     """
 
     def __init__(self, block: Block, neighbours=None, transport=None, backend=None) -> None:
         self.block, self.transport = block, transport or Alone()
         self.neighbours = list(neighbours or [None] * block.d)
-        cut = [k for k, peers in enumerate(self.neighbours) if peers]
-        rest = slice(max(cut, default=-1) + 1, block.d)
+        self._cut = [k for k, peers in enumerate(self.neighbours) if peers]
+        rest = slice(max(self._cut, default=-1) + 1, block.d)
         self._last = block.padded[rest]
         last = Grid(block.cells[rest], block.grid.size[rest], block.order) if self._last else None
         self._periodic = last and _kernels(backend, "periodic_ghosts", Block(last))
+        self._padding = _kernels(backend, "padding", block, self._cut)
         self._faces = _kernels(backend, "faces", block) or Faces(block, self.transport.xp)
         self._by_slices = range(rest.start if self._periodic else block.d)
         self.in_parts = getattr(backend, "in_parts", None) or (lambda function, a: function(a))
 
+    @property
+    def inner(self) -> Part | None:
+        """Owned nodes around which all nodes within the ghosts' reach are here before anything arrives.
+
+        None where nothing is cut, or where these are less than half of the nodes.
+        """
+        low = tuple(self.block.ghosts * (k in self._cut) for k in range(self.block.d))
+        high = tuple(n - layers for n, layers in zip(self.block.cells, low, strict=True))
+        nodes = math.prod(max(0, b - a) for a, b in zip(low, high, strict=True))
+        return Part(low, high) if self._cut and 2 * nodes >= self.block.n_cells else None
+
     def fill(self, *arrays) -> None:
         """Copy owned values into the ghosts of C-ordered arrays (..., *padded), in place."""
-        g = self.block.ghosts
+        self._fill_whole(arrays)
+        for _ in self._passing(arrays):
+            pass
+
+    def pad(self, x, padded, meanwhile: Sequence[Callable[[], None]] = ()) -> None:
+        """``padded`` (k, *padded) = x (k, *cells) with its ghosts.
+
+        meanwhile : some functions, called while arrays travel. They find everything in place that needs no other rank,
+        so that what they need around the nodes of ``inner`` is there.
+        """
+        if self._padding:
+            self._padding(x, padded)
+        else:
+            padded[self.block.interior] = x
+            self._fill_whole((padded,))
+        self.transport.beside(self._passing((padded,)), meanwhile)
+
+    def _fill_whole(self, arrays) -> None:
+        """Ghosts of the dimensions that are not cut."""
         for k in self._by_slices:
-            n = self.block.cells[k]
-            if self.neighbours[k]:
-                self._exchange(arrays, k, (g, n), (0, n + g), add=False)
-            else:
-                for a, (ghost, owner) in self._mirrored(arrays, k):
-                    self.in_parts(partial(_copy, ghost, owner), a)
+            for a, (ghost, owner) in self._mirrored(arrays, k) if not self.neighbours[k] else ():
+                self.in_parts(partial(_copy, ghost, owner), a)
         if self._periodic:
             for a in arrays:
                 self._periodic.fill(a.reshape(-1, *self._last))
+
+    def _passing(self, arrays) -> Iterator[None]:
+        """Ghosts of the dimensions that are cut, one after the other; yields whenever an exchange is under way."""
+        g = self.block.ghosts
+        for k in self._cut:
+            n = self.block.cells[k]
+            sent = self._faces.pack(arrays, k, (g, n))
+            came = self.transport.xp.empty_like(sent)
+            pending = self.transport.start(self.neighbours[k], *sent, *came)
+            yield
+            self.transport.finish(pending)
+            self._faces.unpack(arrays, k, (0, n + g), came, add=False)
 
     def add(self, *arrays) -> None:
         """Add what lies on ghosts of C-ordered arrays (..., *padded) to its owners; ghosts then mean nothing."""
@@ -114,7 +162,10 @@ class Halo:
         for k in reversed(self._by_slices):
             n = self.block.cells[k]
             if self.neighbours[k]:
-                self._exchange(arrays, k, (0, n + g), (g, n), add=True)
+                sent = self._faces.pack(arrays, k, (0, n + g))
+                came = self.transport.xp.empty_like(sent)
+                self.transport.exchange(self.neighbours[k], *sent, *came)
+                self._faces.unpack(arrays, k, (g, n), came, add=True)
             else:
                 for a, (ghost, owner) in self._mirrored(arrays, k):
                     self.in_parts(partial(_add, ghost, owner), a)
@@ -124,13 +175,6 @@ class Halo:
         arrays = [a.reshape(-1, *self.block.padded) for a in arrays]
         pairs = mirror(self.block.cells[k], self.block.ghosts)
         return product(arrays, [tuple(_along(self.block.d - k, i) for i in pair) for pair in pairs])
-
-    def _exchange(self, arrays, k: int, outgoing: tuple[int, int], incoming: tuple[int, int], add: bool) -> None:
-        """Layers that begin at ``outgoing`` (low, high) go to the neighbours; theirs come to those at ``incoming``."""
-        sent = self._faces.pack(arrays, k, outgoing)
-        came = tuple(self.transport.xp.empty_like(buffer) for buffer in sent)
-        self.transport.exchange(self.neighbours[k], *sent, *came)
-        self._faces.unpack(arrays, k, incoming, came, add)
 
     def sum(self, a):
         """Sum of an array over all ranks, the same bits on each."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol
 
@@ -17,11 +18,15 @@ class TransportError(RuntimeError):
 
 
 class Transport(Protocol):
-    """What ranks can do with arrays of the module ``xp`` (numpy or cupy)."""
+    """What ranks can do with arrays of the module ``xp`` (numpy or cupy).
+
+    pieces : into how many pieces work beside an exchange is best cut.
+    """
 
     name: str
     rank: int
     size: int
+    pieces: int
     xp: Any
 
     def exchange(self, neighbours: tuple[int, int], to_low, to_high, from_low, from_high) -> None:
@@ -29,6 +34,15 @@ class Transport(Protocol):
 
         Arrays may be empty; both sides know the lengths. The two neighbours may be the same rank.
         """
+
+    def start(self, neighbours: tuple[int, int], to_low, to_high, from_low, from_high) -> Any:
+        """Begin what ``exchange`` does; what is returned goes to ``finish`` before the next one begins."""
+
+    def finish(self, pending) -> None:
+        """Wait until what was begun is done, in the order of the device where there is one."""
+
+    def beside(self, passing: Iterator[None], meanwhile: Sequence[Callable[[], None]]) -> None:
+        """Run ``passing``, which yields whenever it has begun an exchange, to its end, and ``meanwhile`` beside it."""
 
     def exchange_counts(self, neighbours: tuple[int, int], to_low: int, to_high: int) -> tuple[int, int]:
         """Send a number to each neighbour and return theirs, (from low, from high)."""
@@ -44,14 +58,19 @@ class Alone:
     """The transport of one rank: there is nobody to talk to."""
 
     name = "none"
-    rank, size, comm = 0, 1, None
+    rank, size, comm, pieces = 0, 1, None, 1
     xp = np
 
-    def exchange(self, neighbours, to_low, to_high, from_low, from_high) -> None:
+    def exchange(self, *arguments) -> Any:
         """Never called: no dimension is cut."""
         raise AssertionError("one rank has no neighbours")
 
-    exchange_counts = exchange
+    exchange_counts = start = finish = exchange
+
+    def beside(self, passing, meanwhile) -> None:
+        """Nothing has to be passed on."""
+        for work in meanwhile:
+            work()
 
     def sum(self, a):
         """The array itself."""
@@ -70,13 +89,15 @@ class HostTransport:
     """
 
     name = "host"
+    pieces = 4
     xp: Any = np
 
     def __init__(self, comm, timer=None) -> None:
         self.comm, self.timer = comm, timer
         self.rank, self.size = comm.rank, comm.size
         self.traffic = {"messages": 0, "bytes": 0, "reductions": 0}
-        self._wait = _waiter()
+        self._pending: list = []
+        self._done, self._wait = _waiting()
 
     def phase(self, name: str):
         """The timer's phase, where there is a timer."""
@@ -87,13 +108,37 @@ class HostTransport:
         self.traffic["messages"] += len(sent)
         self.traffic["bytes"] += sum(a.nbytes for a in sent)
 
-    def exchange(self, neighbours, to_low, to_high, from_low, from_high) -> None:
-        """See Transport."""
+    def _post(self, neighbours, to_low, to_high, from_low, from_high) -> list:
         low, high = neighbours
         self.count(to_low, to_high)
+        return [self.comm.Irecv(from_low, low, TO_HIGH), self.comm.Irecv(from_high, high, TO_LOW),
+                self.comm.Isend(to_low, low, TO_LOW), self.comm.Isend(to_high, high, TO_HIGH)]
+
+    def exchange(self, neighbours, to_low, to_high, from_low, from_high) -> None:
+        """See Transport."""
         with self.phase("exchange"):
-            self._wait([self.comm.Irecv(from_low, low, TO_HIGH), self.comm.Irecv(from_high, high, TO_LOW),
-                        self.comm.Isend(to_low, low, TO_LOW), self.comm.Isend(to_high, high, TO_HIGH)])
+            self._wait(self._post(neighbours, to_low, to_high, from_low, from_high))
+
+    def start(self, neighbours, to_low, to_high, from_low, from_high) -> Any:
+        """See Transport."""
+        with self.phase("exchange"):
+            self._pending = self._post(neighbours, to_low, to_high, from_low, from_high)
+        return self._pending
+
+    def finish(self, pending) -> None:
+        """See Transport."""
+        with self.phase("exchange"):
+            self._wait(pending)
+
+    def beside(self, passing, meanwhile) -> None:
+        """See Transport. MPI gets on with it between the pieces of work, and the next exchange begins when it can."""
+        next(passing, None)
+        for work in meanwhile:
+            work()
+            if self._done(self._pending):
+                next(passing, None)
+        for _ in passing:
+            pass
 
     def exchange_counts(self, neighbours, to_low: int, to_high: int) -> tuple[int, int]:
         """See Transport."""
@@ -120,10 +165,11 @@ class HostTransport:
         return total
 
 
-def _waiter():
-    """A function that waits for MPI requests: for a moment it spins, then it naps between looks.
+def _waiting():
+    """A function that looks whether MPI requests are done, and one that waits for them.
 
-    Where ranks share processors, one that spins takes the time of the rank that it waits for.
+    For a moment it spins, then it naps between looks: where ranks share processors, one that spins takes the time of
+    the rank that it waits for.
     """
     from mpi4py import MPI
 
@@ -134,4 +180,4 @@ def _waiter():
             if time.perf_counter() - begin > SPIN_SECONDS:
                 time.sleep(0)
 
-    return wait
+    return MPI.Request.Testall, wait

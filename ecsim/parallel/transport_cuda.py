@@ -8,20 +8,67 @@ from __future__ import annotations
 
 import ctypes
 import warnings
+from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 
 from ecsim.parallel.transport import HostTransport, TransportError
 
 
-class StagedTransport(HostTransport):
-    """Through pinned memory on the host: works with every MPI.  xp : cupy."""
+class DeviceTransport(HostTransport):
+    """What the transports of arrays on GPUs have in common.  xp : cupy.
 
-    name = "host"
+    An exchange beside other work runs in a stream of its own, which comes first where both want the device. The work is
+    handed over before it, so that the device has something to do while the host deals with the exchange.
+    unwatched : the host does not wait in an exchange; then one beside other work is charged with what outlasts that.
+    """
+
+    pieces = 1
+    unwatched = False
 
     def __init__(self, comm, timer, xp) -> None:
         super().__init__(comm, timer)
         self.xp = xp
+        self._aside: Any = None
+        self._quiet = False
+
+    def phase(self, name: str):
+        """The timer's phase, where there is a timer and the exchange is not one that runs unwatched."""
+        return nullcontext() if self._quiet else super().phase(name)
+
+    def start(self, neighbours, to_low, to_high, from_low, from_high) -> Any:
+        """See Transport: all of it, as far as the host has to do with it."""
+        self.exchange(neighbours, to_low, to_high, from_low, from_high)
+
+    def finish(self, pending) -> None:
+        """See Transport."""
+
+    def beside(self, passing, meanwhile) -> None:
+        """See Transport."""
+        stream = self.xp.cuda.get_current_stream()
+        if self._aside is None:
+            self._aside = self.xp.cuda.Stream(non_blocking=True, priority=-1)
+        self._aside.wait_event(stream.record())
+        for work in meanwhile:
+            work()
+        self._quiet = self.unwatched
+        with self._aside:
+            for _ in passing:
+                pass
+            passed = self._aside.record()
+        self._quiet = False
+        with self.phase("exchange"):
+            stream.wait_event(passed)
+
+
+class StagedTransport(DeviceTransport):
+    """Through pinned memory on the host: works with every MPI."""
+
+    name = "host"
+
+    def __init__(self, comm, timer, xp) -> None:
+        super().__init__(comm, timer, xp)
         self._pinned: dict[int, np.ndarray] = {}
 
     def _stage(self, slot: int, like) -> np.ndarray:
@@ -50,14 +97,10 @@ class StagedTransport(HostTransport):
         return self.xp.asarray(super().sum(self.xp.asnumpy(a)))
 
 
-class CudaAwareTransport(HostTransport):
-    """Device pointers handed to an MPI that has said that it takes them.  xp : cupy."""
+class CudaAwareTransport(DeviceTransport):
+    """Device pointers handed to an MPI that has said that it takes them."""
 
     name = "cuda-aware"
-
-    def __init__(self, comm, timer, xp) -> None:
-        super().__init__(comm, timer)
-        self.xp = xp
 
     def exchange(self, neighbours, to_low, to_high, from_low, from_high) -> None:
         """See Transport."""
@@ -70,14 +113,18 @@ class CudaAwareTransport(HostTransport):
         return self.xp.asarray(super().sum(self.xp.asnumpy(a)))
 
 
-class NcclTransport(HostTransport):
-    """NCCL, in the order of the current stream: the host waits for nothing.  xp : cupy."""
+class NcclTransport(DeviceTransport):
+    """NCCL, in the order of the current stream: the host waits for nothing.
+
+    All ranks call it in one order, whatever the streams: an exchange aside ends before the next sum begins.
+    """
 
     name = "nccl"
+    unwatched = True
 
     def __init__(self, comm, timer, xp) -> None:
-        super().__init__(comm, timer)
-        self.xp, self.nccl = xp, nccl_of(xp)
+        super().__init__(comm, timer, xp)
+        self.nccl = nccl_of(xp)
         identifier = comm.bcast(self.nccl.get_unique_id() if comm.rank == 0 else None, root=0)
         self.peers = self.nccl.NcclCommunicator(comm.size, identifier, comm.rank)
 

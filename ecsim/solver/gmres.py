@@ -2,6 +2,7 @@
 
 Classical Gram–Schmidt done twice ("twice is enough"), Givens rotations for the running residual, the true residual
 ``b − A x`` at every restart and at the end: the result that is reported is the true one. Vectors are owned values only.
+A device that works on its own is given the next product before the host looks whether the last step was enough.
 
 Sources: Saad & Schultz 1986, SIAM J. Sci. Stat. Comput. 7, 856; Giraud, Langou & Rozložník 2005, Comput. Math.
 Appl. 50, 1069 (orthogonality of the iterated classical Gram–Schmidt process).
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 EPS = float(np.finfo(np.float64).eps)
+TINY = float(np.finfo(np.float64).tiny)
 
 
 class SolverError(RuntimeError):
@@ -39,7 +41,12 @@ class Solution:
 
 
 class PlainKrylov:
-    """The products with a basis (k, n) that GMRES needs, by the array module's own operators."""
+    """The vector work of GMRES on a basis (k, n), by NumPy's own operators.
+
+    ahead : whether `Gmres` should hand over the next product before it looks at the coefficients of a step.
+    """
+
+    ahead = False
 
     @staticmethod
     def dots(basis, w):
@@ -47,12 +54,33 @@ class PlainKrylov:
         return basis @ w
 
     @staticmethod
+    def squares(*vectors):
+        """w · w of each of some vectors (n,)."""
+        return np.array([w @ w for w in vectors])
+
+    @staticmethod
     def project_out(basis, h, w):
         """``w −= h · basis`` in place; returns (k + 1,): products of the basis with the new w, and its square."""
         w -= h @ basis
-        ends = np.empty_like(h, shape=len(h) + 1)
-        ends[:-1], ends[-1] = basis @ w, w @ w
-        return ends
+        return np.append(basis @ w, w @ w)
+
+    @staticmethod
+    def close(basis, first, ends, w, out):
+        """The end of an orthogonalisation: ``out`` = (w − ends[:k] · basis) / norm; ``w`` is used up.
+
+        first, ends : sums over all ranks of what ``dots`` and ``project_out`` gave. Returns a function for the
+        coefficients on the host, (k + 1,): first + ends[:k] and the norm. By Pythagoras, since what is taken off here
+        is small, the norm needs no further sum.
+        """
+        second = ends[:-1]
+        norm = math.sqrt(max(ends[-1] - second @ second, 0.0))
+        out[...] = (w - second @ basis) / max(norm, TINY)
+        return lambda: np.append(first + second, norm)
+
+    @staticmethod
+    def add(basis, y, x):
+        """``x += y · basis`` in place, y on the host."""
+        x += y @ basis
 
 
 class Gmres:
@@ -62,7 +90,7 @@ class Gmres:
     ----------
     xp : numpy or cupy.  size : length of one vector (owned values of this rank).
     restart : Krylov vectors before a restart.  max_iterations : limit over all restarts.
-    krylov : ``dots(basis, w)`` and ``project_out(basis, h, w)`` of the backend.
+    krylov : the backend's twin of `PlainKrylov`.
     reduce : sums a small device array over ranks, the identity on one rank.
     """
 
@@ -77,9 +105,10 @@ class Gmres:
         """Bytes of the Krylov vectors."""
         return self._basis.nbytes
 
-    def norm(self, a) -> float:
-        """Global 2-norm of a vector."""
-        return math.sqrt(float(self.reduce(self.krylov.dots(a[None], a))[0]))
+    def _norms(self, *vectors) -> list[float]:
+        """Global 2-norms of some vectors, in one reduction."""
+        squares = self.reduce(self.krylov.squares(*vectors))
+        return np.sqrt(squares.get() if hasattr(squares, "get") else squares).tolist()
 
     def solve(self, operator: Callable[[Any], Any], b, x0=None, tolerance: float = 1e-12) -> Solution:
         """Solve ``A x = b`` to ‖b − A x‖ ≤ tolerance·‖b‖.
@@ -88,26 +117,24 @@ class Gmres:
 
         Raises SolverError if the iterations run out or a number is not finite.
         """
-        xp = self.xp
         shape, b = b.shape, b.reshape(-1)
 
         def apply(v):
             """The operator on flat vectors."""
             return operator(v.reshape(shape)).reshape(-1)
 
-        b_norm = self.norm(b)
-        if not math.isfinite(b_norm):
-            raise SolverError("the right-hand side of the field solve is not finite (NaN or overflow)")
-        if b_norm == 0.0:
-            return Solution(xp.zeros(shape), 0, 0.0)
-        x = xp.zeros_like(b) if x0 is None else x0.reshape(-1).copy()
+        x = self.xp.zeros_like(b) if x0 is None else x0.reshape(-1).copy()
         iterations, operator_norm, last = 0, 1.0, math.inf
         while True:
             residual_vector = b - apply(x)
-            residual = self.norm(residual_vector)
+            b_norm, residual, x_norm = self._norms(b, residual_vector, x)
+            if not math.isfinite(b_norm):
+                raise SolverError("the right-hand side of the field solve is not finite (NaN or overflow)")
+            if b_norm == 0.0:
+                return Solution(self.xp.zeros(shape), 0, 0.0)
             if not math.isfinite(residual):
                 raise SolverError(f"the residual is not finite after {iterations} iterations")
-            floor = 4.0 * EPS * (b_norm + operator_norm * self.norm(x))
+            floor = 4.0 * EPS * (b_norm + operator_norm * x_norm)
             if residual <= tolerance * b_norm:
                 return Solution(x.reshape(shape), iterations, residual / b_norm)
             if residual <= floor and residual > 0.5 * last:
@@ -124,17 +151,19 @@ class Gmres:
 
     def _cycle(self, apply, r, r_norm: float, x, target: float, most: int) -> tuple[int, float]:
         """One Krylov space from residual ``r``; updates ``x`` in place; returns steps taken and a norm of A."""
-        xp, basis = self.xp, self._basis
+        basis, krylov = self._basis, self.krylov
         m = min(self.restart, most)
         h = np.zeros((m + 1, m))
         rotations: list[tuple[float, float]] = []
         g = np.zeros(m + 1)
         g[0] = r_norm
-        basis[0] = r / r_norm
+        self.xp.divide(r, r_norm, out=basis[0])
         raw = np.zeros((m + 1, m))
-        k = 0
+        k, w = 0, None
         for k in range(1, m + 1):
-            column = self._orthogonalise(apply(basis[k - 1]), k)
+            coming = self._orthogonalise(apply(basis[k - 1]) if w is None else w, k)
+            w = apply(basis[k]) if krylov.ahead and k < m and _far(g, k, target) else None
+            column = coming()
             raw[: k + 1, k - 1] = column
             if not np.isfinite(column).all():
                 raise SolverError(f"the Krylov vector {k} is not finite")
@@ -143,25 +172,19 @@ class Gmres:
             breakdown = raw[k, k - 1] <= EPS * np.linalg.norm(raw[: k + 1, k - 1])
             if abs(g[k]) <= target or breakdown:
                 break
-        y = np.linalg.solve(h[:k, :k], g[:k])
-        self.krylov.project_out(basis[:k], xp.asarray(-y), x)  # x += y · basis, without waking a threaded BLAS
+        krylov.add(basis[:k], np.linalg.solve(h[:k, :k], g[:k]), x)
         return k, float(np.linalg.norm(raw[: k + 1, :k], 2))
 
-    def _orthogonalise(self, w, k: int) -> np.ndarray:
-        """Make ``w`` orthogonal to the first k basis vectors and store it as number k; returns (k + 1,) coefficients.
+    def _orthogonalise(self, w, k: int) -> Callable[[], np.ndarray]:
+        """Make ``w`` orthogonal to the first k basis vectors and store it as number k.
 
-        Two reductions: what the second pass takes off is so small that Pythagoras gives the norm after it. All sums
-        stay on the device; one small copy to the host a step, which the convergence test needs.
+        Two reductions. All sums stay on the device; what is returned waits for the small copy of the coefficients,
+        (k + 1,), which the convergence test needs.
         """
-        xp, v, krylov = self.xp, self._basis[:k], self.krylov
+        v, krylov = self._basis[:k], self.krylov
         first = self.reduce(krylov.dots(v, w))
         ends = self.reduce(krylov.project_out(v, first, w))
-        second = ends[:k]
-        krylov.project_out(v, second, w)
-        norm = xp.sqrt(xp.maximum(ends[k:] - (second * second).sum(), 0.0))
-        xp.divide(w, xp.maximum(norm, np.finfo(np.float64).tiny), out=self._basis[k])
-        column = xp.concatenate([first + second, norm])
-        return column.get() if hasattr(column, "get") else column
+        return krylov.close(v, first, ends, w, self._basis[k])
 
     @staticmethod
     def _rotate(column: np.ndarray, rotations: list[tuple[float, float]], g: np.ndarray, k: int) -> None:
@@ -173,3 +196,9 @@ class Gmres:
         rotations.append((c, s))
         column[k - 1], column[k] = length, 0.0
         g[k - 1], g[k] = c * g[k - 1], -s * g[k - 1]
+
+
+def _far(g: np.ndarray, k: int, target: float) -> bool:
+    """Whether step k will probably not be the last: with the residual after it falling as it has in the step before."""
+    last = abs(g[k - 1])
+    return last * (last / abs(g[k - 2]) if k > 1 else 1.0) > target

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import shutil
 from itertools import product
+from unittest import mock
 
 import numpy as np
 from cuda_devices import HostCudaBackend
 from fake_cupy import FakeCupy
 
-from ecsim.grid import Grid
+from ecsim.backend.cpu import CpuBackend
+from ecsim.grid import Block, Grid, Part
+from ecsim.massmatrix.stencil import MassMatrix, half_offsets
 from ecsim.parallel.domain import Domain
+from ecsim.parallel.halo import Halo
 from ecsim.parallel.launch import world
 from ecsim.parallel.topology import Topology, arrangements, fits
 from ecsim.parallel.transport import HostTransport
 from ecsim.parallel.transport_cuda import CudaAwareTransport, NcclTransport, StagedTransport
+from ecsim.solver import operator
 
 
 def deposits(block, seed):
@@ -56,12 +61,62 @@ def check_halo(topology, transport, backend=None):
         a[(slice(None), *np.nonzero(ghosts))] = -1.0
         domain.halo.fill(a)
         assert np.array_equal(np.array(a), whole[(slice(None), *where)])
+    check_pad(domain, wholes[0], where)
     spread = domain.spread(wholes[0][(slice(None), *owned)])
     assert np.array_equal(spread.whole(), wholes[0])
     pieces = list(spread.pieces())
     assert len(pieces) == (world().size if world().is_root else 0)
     for index, values in pieces:
         assert np.array_equal(values, wholes[0][index])
+
+
+def check_pad(domain, whole, where):
+    """Owned values with ghosts around them, and what work beside the exchange finds there."""
+    halo, block, xp = domain.halo, domain.block, domain.transport.xp
+    expected = whole[(slice(None), *where)]
+    x, padded, done = xp.asarray(expected[block.interior].copy()), xp.zeros((2, *block.padded)), []
+    here = [slice(block.ghosts, -block.ghosts) if peers else slice(None) for peers in halo.neighbours]
+
+    def work():
+        assert np.array_equal(np.array(padded)[(..., *here)], expected[(..., *here)])
+        done.append(len(done))
+
+    for pieces in range(5):
+        padded[...] = -1.0
+        done.clear()
+        halo.pad(x, padded, [work] * pieces)
+        assert len(done) == pieces and np.array_equal(np.array(padded), expected)
+
+
+def check_field_operator(topology, transport, backend):
+    """Bit for bit what one rank has, with the product of the inner nodes beside the exchange and without."""
+    grid, order = topology.grid, topology.grid.order
+    domain, whole = Domain(topology, world(), transport, backend), Block(grid)
+    block, rng = domain.block, np.random.default_rng(5)
+    where = np.ix_(*((np.arange(n) + o - block.ghosts) % full for n, o, full in
+                     zip(block.padded, block.origin, grid.cells, strict=True)))
+    owned = tuple(slice(o, o + n) for o, n in zip(block.origin, block.cells, strict=True))
+    values = rng.standard_normal((len(half_offsets(grid.d, order)), 9, *grid.cells))
+    x, padded = rng.standard_normal((3, *grid.cells)), np.empty((3, *whole.padded))
+    alone, expected = np.empty((*values.shape[:2], *whole.padded)), np.empty((3, *grid.cells))
+    Halo(whole).pad(values.reshape(-1, *grid.cells), alone.reshape(-1, *whole.padded))
+    Halo(whole).pad(x, padded)
+    backend.field_operator(alone, padded, expected, grid.spacing, 0.3)
+    matrix = MassMatrix(block, domain.halo, backend)
+    matrix.values[...] = values[(slice(None), slice(None), *where)]
+    for fewest, inner in product((1, 10**9), (domain.halo.inner, anything_inside(block, topology.split), None)):
+        operator.FEWEST_NODES = fewest
+        with_inner = mock.patch.object(Halo, "inner", inner)
+        with with_inner:
+            found = operator.FieldOperator(matrix, domain.halo, 0.3)(np.ascontiguousarray(x[(slice(None), *owned)]))
+        assert np.array_equal(found, expected[(slice(None), *owned)])
+
+
+def anything_inside(block, split):
+    """The inner nodes even where they are few; None where there are none."""
+    low = tuple(block.ghosts * (k in split) for k in range(block.d))
+    inner = Part(low, tuple(n - layers for n, layers in zip(block.cells, low, strict=True)))
+    return inner if inner.boxes(block.cells) else None
 
 
 def corners(block):
@@ -84,6 +139,7 @@ def check_kernels(transport, size):
         for shape in arrangements(size, grid.d):
             if fits(grid, shape):
                 check_halo(Topology(grid, shape), transport, HostCudaBackend())
+                check_field_operator(Topology(grid, shape), transport, HostCudaBackend())
 
 
 def main():
@@ -97,6 +153,8 @@ def main():
             for shape in arrangements(size, grid.d):
                 if fits(grid, shape):
                     check_halo(Topology(grid, shape), transport)
+                    if transport.xp is np:
+                        check_field_operator(Topology(grid, shape), transport, CpuBackend(2))
     if size <= 3 and shutil.which("g++"):
         check_kernels(HostTransport(comm), size)
 

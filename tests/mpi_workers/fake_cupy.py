@@ -72,14 +72,43 @@ def memory(address, count):
     return np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(address))
 
 
+class FakeStream:
+    """A stream in whose order nothing waits for anything; it notes what it was asked for."""
+
+    ptr = 0
+
+    def __init__(self, **options):
+        self.options, self.asked = options, []
+
+    def __enter__(self):
+        self.before, FakeStream.current = FakeStream.current, self
+
+    def __exit__(self, *error):
+        FakeStream.current = self.before
+
+    def synchronize(self):
+        self.asked.append("synchronize")
+
+    def record(self):
+        self.asked.append("record")
+        return self
+
+    def wait_event(self, event):
+        assert event is not self and event.asked[-1] == "record"
+        self.asked.append("wait")
+
+
+FakeStream.current = FakeStream()
+
+
 class FakeCupy:
     """The array module: NumPy's functions, with results that count as on the device."""
 
     __name__ = "fake_cupy"
 
     def __init__(self, comm):
-        stream = SimpleNamespace(ptr=0, synchronize=lambda: None)
-        self.cuda = SimpleNamespace(alloc_pinned_memory=bytearray, get_current_stream=lambda: stream)
+        self.cuda = SimpleNamespace(alloc_pinned_memory=bytearray, Stream=FakeStream,
+                                    get_current_stream=lambda: FakeStream.current)
         sys.modules["fake_cupy.cuda.nccl"] = FakeNccl(comm)
 
     def __getattr__(self, name):

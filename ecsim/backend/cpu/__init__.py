@@ -10,7 +10,7 @@ import numpy as np
 from ecsim.backend.cpu import matvec
 from ecsim.backend.cpu.compilation import compiling_first_time, on_compile
 from ecsim.backend.cpu.krylov import Krylov
-from ecsim.backend.cpu.lattice import half_offsets, lattice, padded_strides, tables
+from ecsim.backend.cpu.lattice import lattice, tables
 from ecsim.backend.cpu.mass_columns import columns_direct, columns_pair
 from ecsim.backend.cpu.mass_direct import assemble_direct
 from ecsim.backend.cpu.mass_pair import assemble_pair
@@ -118,26 +118,26 @@ class CpuBackend:
             order = (x.shape[1] - out.shape[1]) // 2
             self._multiply(matvec.multiply_tensor, stencil, (1.0, matvec.no_constant(x.ndim - 1, order)), x, out)
 
-    def field_operator(self, stencil, x, out, spacing, theta_dt: float) -> None:
-        """out = x + (θΔt)² ∇×∇×x + θΔt M x; x (3, *padded) with valid ghosts, out owned (3, *cells)."""
+    def field_operator(self, stencil, x, out, spacing, theta_dt: float, part=None) -> None:
+        """out = x + (θΔt)² ∇×∇×x + θΔt M x; x (3, *padded) with valid ghosts, out owned (3, *cells), C-ordered.
+
+        part : a `Part` of the owned nodes, whose values alone are set and whose neighbours alone must be valid.
+        """
         order = (x.shape[1] - out.shape[1]) // 2
         constant = matvec.operator_constant(x.ndim - 1, order, tuple(spacing), theta_dt)
-        self._multiply(matvec.multiply_tensor, stencil, (float(theta_dt), constant), x, out)
+        self._multiply(matvec.multiply_tensor, stencil, (float(theta_dt), constant), x, out, part)
 
-    def _multiply(self, kernel, stencil, coefficients: tuple, x, out) -> None:
-        """Run a kernel of `matvec` over slabs of planes; a row of nodes in 1D is one slab."""
-        d, cells, padded = x.ndim - 1, out.shape[1:], x.shape[1:]
-        order = (padded[0] - cells[0]) // 2
-        grid, strides = lattice(cells, padded), padded_strides(padded)
-        grid = grid._replace(planes=1, length=grid.planes) if d == 1 else grid
-        offsets = np.array([sum(i * n for i, n in zip(o, strides, strict=True)) for o in half_offsets(d, order)])
+    def _multiply(self, kernel, stencil, coefficients: tuple, x, out, part=None) -> None:
+        """Run a kernel of `matvec` over slabs of planes of each box of ``part``."""
         result = out if out.flags.c_contiguous else np.empty(out.shape)
-        arguments = (grid, order * sum(strides), offsets, stencil.reshape(-1), *coefficients, x.reshape(-1),
-                     result.reshape(-1))
-        thickness = max(matvec.PLANES, matvec.FEWEST_NODES // (grid.rows * grid.length))
-        thickness = max(1, min(thickness, -(-grid.planes // self.threads.count)))
-        self.threads.run(kernel, [(a, min(a + thickness, grid.planes), *arguments)
-                                  for a in range(0, grid.planes, thickness)])
+        arrays = (stencil.reshape(-1), *coefficients, x.reshape(-1), result.reshape(-1))
+        calls = []
+        for grid, *places in matvec.boxes(out.shape[1:], x.shape[1:], part):
+            thickness = max(matvec.PLANES, matvec.FEWEST_NODES // (grid.rows * grid.length))
+            thickness = max(1, min(thickness, -(-grid.planes // self.threads.count)))
+            calls += [(a, min(a + thickness, grid.planes), grid, *places, *arrays)
+                      for a in range(0, grid.planes, thickness)]
+        self.threads.run(kernel, calls)
         if result is not out:
             out[...] = result
 

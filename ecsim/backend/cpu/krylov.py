@@ -7,6 +7,8 @@ where cores are shared). Four basis vectors at a time: w is read from and writte
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ecsim.backend.cpu.compilation import inline, kernel
@@ -16,6 +18,7 @@ from ecsim.backend.cpu.memory import borrow, get, get_item, put, put_item
 PIECE = 2048
 TOGETHER = 4
 FEWEST_ITEMS = 2**18
+TINY = float(np.finfo(np.float64).tiny)
 
 
 @inline
@@ -100,34 +103,77 @@ def project_out(first, last, basis, rows, h, w, partial, width):
         put_item(partial, piece * width + width - 1, square(w, begin, end))
 
 
+@kernel
+def subtract(first, last, basis, rows, h, w, scale, out):
+    """w −= h · basis, then out = scale · w, over the pieces [first, last); ``out`` may be w."""
+    basis, h, w, out = borrow(basis), borrow(h), borrow(w), borrow(out)
+    for piece in range(first, last):
+        begin, end = piece * PIECE, min((piece + 1) * PIECE, w.size)
+        for i in range(0, rows, TOGETHER):
+            subtract_four(basis, rows, i, h, w, begin, end)
+        for p in range(begin, end):
+            put_item(out, p, scale * get_item(w, p))
+
+
 class Krylov:
     """Products with a basis (k, n) of Krylov vectors, on the threads of the backend."""
+
+    ahead = False
 
     def __init__(self, threads) -> None:
         self.threads = threads
 
-    def _run(self, function, width: int, basis, w, *arguments) -> np.ndarray:
-        """Run ``function`` over pieces of ``w``, each with its row of partial sums; returns their sums (width,)."""
-        pieces = -(-w.size // PIECE)
-        partial = np.empty((pieces, width))
-        step = max(pieces // (4 * self.threads.count), FEWEST_ITEMS // (PIECE * len(basis)), 1)
+    def _ranges(self, rows: int, n: int) -> list[tuple[int, int]]:
+        """The pieces of a vector of n, in ranges that are worth a call each."""
+        pieces = -(-n // PIECE)
+        step = max(pieces // (4 * self.threads.count), FEWEST_ITEMS // (PIECE * rows), 1)
+        return [(a, min(a + step, pieces)) for a in range(0, pieces, step)]
+
+    def _sums(self, function, width: int, basis, w, *arguments) -> np.ndarray:
+        partial = np.empty((-(-w.size // PIECE), width))
         self.threads.run(function, [
-            (a, min(a + step, pieces), basis.reshape(-1), len(basis), *arguments, w, partial.reshape(-1), width)
-            for a in range(0, pieces, step)])
+            (*ends, basis.reshape(-1), len(basis), *arguments, w, partial.reshape(-1), width)
+            for ends in self._ranges(len(basis), w.size)])
         return partial.sum(axis=0)
+
+    def _subtract(self, basis, h, w, scale: float, out) -> None:
+        self.threads.run(subtract, [(*ends, basis.reshape(-1), len(basis), _filled_up(h), w, scale, out)
+                                    for ends in self._ranges(len(basis), w.size)])
 
     def dots(self, basis, w) -> np.ndarray:
         """(k,) products of the basis with ``w`` (n,)."""
-        return self._run(dots, _rounded_up(len(basis)), basis, w)[:len(basis)]
+        return self._sums(dots, _rounded_up(len(basis)), basis, w)[:len(basis)]
+
+    def squares(self, *vectors) -> np.ndarray:
+        """w · w of each of some vectors (n,)."""
+        return np.concatenate([self.dots(w[None], w) for w in vectors])
 
     def project_out(self, basis, h, w) -> np.ndarray:
         """``w −= h · basis`` in place; returns (k + 1,): products of the basis with the new w, and its square."""
-        many = np.zeros(_rounded_up(len(basis)))
-        many[:len(basis)] = h
-        sums = self._run(project_out, len(many) + 1, basis, w, many)
+        many = _filled_up(h)
+        sums = self._sums(project_out, len(many) + 1, basis, w, many)
         return np.append(sums[:len(basis)], sums[-1])
+
+    def close(self, basis, first, ends, w, out):
+        """The end of an orthogonalisation: ``out`` = (w − ends[:k] · basis) / norm, ``w`` is used up.
+
+        first, ends : what ``dots`` and ``project_out`` gave. Returns a function for (k + 1,): first + ends[:k], norm.
+        """
+        second = ends[:-1]
+        norm = math.sqrt(max(ends[-1] - (second * second).sum(), 0.0))
+        self._subtract(basis, second, w, 1.0 / max(norm, TINY), out)
+        return lambda: np.append(first + second, norm)
+
+    def add(self, basis, y, x) -> None:
+        """``x += y · basis`` in place."""
+        self._subtract(basis, -y, x, 1.0, x)
 
 
 def _rounded_up(rows: int) -> int:
-    """The next multiple of TOGETHER."""
     return -(-rows // TOGETHER) * TOGETHER
+
+
+def _filled_up(h) -> np.ndarray:
+    many = np.zeros(_rounded_up(len(h)))
+    many[:len(h)] = h
+    return many

@@ -14,12 +14,31 @@ import numpy as np
 
 from ecsim.backend.cpu.compilation import inline, kernel
 from ecsim.backend.cpu.lanes import WIDTH
-from ecsim.backend.cpu.lattice import half_offsets
+from ecsim.backend.cpu.lattice import half_offsets, lattice, padded_strides
 from ecsim.backend.cpu.memory import borrow, get, get_item, put, put_item, stack_array
 
 SEGMENT = 256
 PLANES = 4
 FEWEST_NODES = 4096
+
+
+@cache
+def boxes(cells: tuple[int, ...], padded: tuple[int, ...], part=None) -> list[tuple]:
+    """For each box of a `Part` of the owned nodes (None: all) the kernels' arguments ``lattice`` … ``offsets``.
+
+    A row of nodes in 1D is one plane.
+    """
+    d, order = len(cells), (padded[0] - cells[0]) // 2
+    strides, targets = padded_strides(padded), padded_strides(cells)
+    offsets = np.array([sum(i * n for i, n in zip(o, strides, strict=True)) for o in half_offsets(d, order)])
+    found = []
+    for low, high in part.boxes(cells) if part else [((0,) * d, cells)]:
+        counts = tuple(b - a for a, b in zip(low, high, strict=True))
+        grid = lattice(counts, padded)
+        grid = grid._replace(planes=1, length=grid.planes) if d == 1 else grid
+        own = sum((order + a) * n for a, n in zip(low, strides, strict=True))
+        found.append((grid, own, lattice(cells, cells), sum(a * n for a, n in zip(low, targets, strict=True)), offsets))
+    return found
 
 
 @cache
@@ -70,12 +89,14 @@ def add_tensor(stencil, scale, constant, o, at, x, there, size, count, y):
 
 @inline
 def add_tensor_short(stencil, scale, constant, o, at, x, there, size, count, y):
-    """As ``add_tensor`` for rows shorter than a vector."""
+    """As ``add_tensor`` for rows shorter than a vector, to the same bits."""
     for p in range(count):
+        x0, x1, x2 = get_item(x, there + p), get_item(x, size + there + p), get_item(x, 2 * size + there + p)
         for i in range(3):
-            for j in range(3):
-                m = scale * get_item(stencil, at + (3 * i + j) * size + p) + get_item(constant, 9 * o + 3 * i + j)
-                y[i, p] += m * get_item(x, j * size + there + p)
+            m, k = at + 3 * i * size + p, 9 * o + 3 * i
+            y[i, p] = y[i, p] + ((scale * get_item(stencil, m) + get_item(constant, k)) * x0
+                                 + (scale * get_item(stencil, m + size) + get_item(constant, k + 1)) * x1
+                                 + (scale * get_item(stencil, m + 2 * size) + get_item(constant, k + 2)) * x2)
 
 
 @inline
@@ -90,14 +111,15 @@ def put_row(y, row, out, to, count):
 
 
 @kernel
-def multiply_tensor(first, last, lattice, own, offsets, stencil, scale, constant, x, out):
-    """3×3 tensorial, planes [first, last): stencil (offsets·9·size), constant (offsets·9), x (3·size), out (3·cells).
+def multiply_tensor(first, last, lattice, own, owned, to, offsets, stencil, scale, constant, x, out):
+    """3×3 tensorial, planes [first, last) of a box: stencil (offsets·9·size), constant (offsets·9), x (3·size), out.
 
-    own : flat place of the first owned node.  offsets : (offsets,) flat.
+    lattice : counts of the box, strides of padded arrays.  owned : strides and size of a component of ``out``.
+    own, to : flat places of the first node of the box in padded arrays and in ``out``.  offsets : (offsets,) flat.
     """
     stencil, constant, x, out, offsets = borrow(stencil), borrow(constant), borrow(x), borrow(out), borrow(offsets)
     y = stack_array(3, SEGMENT)
-    size, cells = lattice.size, lattice.planes * lattice.rows * lattice.length
+    size = lattice.size
     for row in range(lattice.rows):
         for i in range(0, lattice.length, SEGMENT):
             count = min(SEGMENT, lattice.length - i)
@@ -113,23 +135,23 @@ def multiply_tensor(first, last, lattice, own, offsets, stencil, scale, constant
                         add_tensor_short(stencil, scale, constant, o, at, x, there, size, count, y)
                     else:
                         add_tensor(stencil, scale, constant, o, at, x, there, size, count, y)
-                to = (plane * lattice.rows + row) * lattice.length + i
+                target = to + plane * owned.plane_stride + row * owned.row_stride + i
                 for k in range(3):
-                    put_row(y, k, out, k * cells + to, count)
+                    put_row(y, k, out, k * owned.size + target, count)
 
 
 @kernel
-def multiply_scalar(first, last, lattice, own, offsets, stencil, x, out):
-    """Scalar, planes [first, last): stencil (offsets·size), x (k·size) and out (k·cells) flat."""
+def multiply_scalar(first, last, lattice, own, owned, to, offsets, stencil, x, out):
+    """As ``multiply_tensor`` with a scalar stencil (offsets·size); x (k·size), out (k·owned.size)."""
     stencil, x, out, offsets = borrow(stencil), borrow(x), borrow(out), borrow(offsets)
     y = stack_array(1, SEGMENT)
-    size, cells = lattice.size, lattice.planes * lattice.rows * lattice.length
+    size = lattice.size
     for plane in range(first, last):
         for row in range(lattice.rows):
             for i in range(0, lattice.length, SEGMENT):
                 count = min(SEGMENT, lattice.length - i)
                 g = own + plane * lattice.plane_stride + row * lattice.row_stride + i
-                to = (plane * lattice.rows + row) * lattice.length + i
+                target = to + plane * owned.plane_stride + row * owned.row_stride + i
                 for f in range(x.size // size):
                     y[:, :] = 0.0
                     for k in range(1, 2 * offsets.size):
@@ -139,4 +161,4 @@ def multiply_scalar(first, last, lattice, own, offsets, stencil, x, out):
                         for p in range(count):
                             y[0, p] += get_item(stencil, o * size + at + p) * get_item(x, f * size + there + p)
                     for p in range(count):
-                        put_item(out, f * cells + to + p, y[0, p])
+                        put_item(out, f * owned.size + target + p, y[0, p])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +18,7 @@ from ecsim.backend.cuda.fields import (
     TENSOR,
     Faces,
     Krylov,
+    Padding,
     PeriodicGhosts,
     Staggered,
     curl_curl_blocks,
@@ -101,6 +103,7 @@ class CudaBackend:
         self._kernels: dict = {}
         self._sizes: dict = {}
         self._resident: dict = {}
+        self._page_locked: np.ndarray | None = None
         self.outbox = Outbox(self.xp)
         self.krylov = Krylov(self)
         self.timer = Timer(self.synchronize)
@@ -193,13 +196,20 @@ class CudaBackend:
         """
         multiply(self, stencil, x, out, TENSOR if stencil.shape[1] == 9 else SCALAR)
 
-    def field_operator(self, stencil, x, out, spacing, theta_dt: float) -> None:
-        """out = x + (θΔt)² ∇×∇×x + θΔt M x in one pass; x (3, *padded) with valid ghosts, out owned (3, *cells)."""
-        multiply(self, stencil, x, out, FIELD_EQUATION, theta_dt, curl_curl_blocks(spacing, theta_dt**2))
+    def field_operator(self, stencil, x, out, spacing, theta_dt: float, part=None) -> None:
+        """out = x + (θΔt)² ∇×∇×x + θΔt M x in one pass; x (3, *padded) with valid ghosts, out owned (3, *cells).
+
+        part : a `Part` of the owned nodes, whose values alone are set and whose neighbours alone must be valid.
+        """
+        multiply(self, stencil, x, out, FIELD_EQUATION, theta_dt, curl_curl_blocks(spacing, theta_dt**2), part)
 
     def periodic_ghosts(self, block) -> PeriodicGhosts:
         """``fill`` and ``add`` of a block that is its own neighbour on all sides, one launch each."""
         return PeriodicGhosts(self, block)
+
+    def padding(self, block, cut) -> Padding:
+        """Owned values to a padded array with its ghosts, but for those along the dimensions ``cut``, in one launch."""
+        return Padding(self, block, cut)
 
     def staggered(self, block) -> Staggered:
         """Curls and the mean between nodes and centres, one launch each."""
@@ -218,6 +228,24 @@ class CudaBackend:
     def from_host(self, a):
         """A numpy array as one on the device."""
         return self.xp.asarray(a)
+
+    def fetch(self, a) -> Callable[[], np.ndarray]:
+        """Begin to copy a few float64 to the host; returns a function that waits for them.
+
+        What it gives is valid until the next call.
+        """
+        if self._page_locked is None or self._page_locked.nbytes < a.nbytes:
+            size = max(4096, 2 * a.nbytes)
+            self._page_locked = np.frombuffer(self.xp.cuda.alloc_pinned_memory(size), np.float64, size // 8)
+        here, copied = self._page_locked[:a.size], self.xp.cuda.Event(disable_timing=True)
+        a.get(out=here, blocking=False)
+        copied.record()
+
+        def wait() -> np.ndarray:
+            copied.synchronize()
+            return here
+
+        return wait
 
     def synchronize(self) -> None:
         """Wait until the device has done all that it was given."""

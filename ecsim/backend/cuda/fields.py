@@ -9,10 +9,12 @@ from itertools import product
 import numpy as np
 
 CURL_CURL = np.dtype([("same", "f8", (3, 8)), ("mixed", "f8", (3, 2))])  # struct CurlCurl of kernels/matvec.cu
+BOX = np.dtype([("low", "i4", 3), ("high", "i4", 3), ("first", "i8")])        # struct Box of kernels/matvec.cu
 NO_CURLS = np.zeros(1, CURL_CURL)
 TENSOR, SCALAR, FIELD_EQUATION = 1, 0, 2
 MOST_VECTORS = 32
 ELEMENTS_PER_BLOCK = 1024
+MOST_PARTS = 2**14  # of all sums together that the last block of a product adds up
 
 
 def right_aligned(cells, missing: int = 1) -> tuple[int, ...]:
@@ -46,19 +48,32 @@ def curl_curl_blocks(spacing: tuple[float, ...], factor: float) -> np.ndarray:
 
 
 @cache
-def _span(cells: tuple[int, ...], padded: tuple[int, ...]) -> int:
-    """Nodes of the padded array from the first owned one to the last."""
+def _launch_of(cells: tuple[int, ...], padded: tuple[int, ...], part) -> tuple[int, int, np.ndarray]:
+    """Threads that a product on a `Part` of the owned nodes (None: all) takes, the macro SHELL, and its Box by value.
+
+    A box is walked through as it lies in a padded array, from its first node to its last.
+    Raises ValueError for the nodes outside a box that is not in the middle of the block.
+    """
+    low, high, outside = part or ((0,) * len(cells), cells, False)
     strides = [math.prod(padded[k + 1:]) for k in range(len(padded))]
-    return sum((n - 1) * stride for n, stride in zip(cells, strides, strict=True)) + 1
+    ghosts = (padded[0] - cells[0]) // 2
+    box = np.zeros(1, BOX)
+    box["low"], box["high"] = right_aligned(low, 0), right_aligned(high)
+    box["first"] = sum((ghosts + a) * stride for a, stride in zip(low, strides, strict=True))
+    if not outside:
+        return sum((b - a - 1) * stride for a, b, stride in zip(low, high, strides, strict=True)) + 1, 0, box
+    if any(a + b != n for a, b, n in zip(low, high, cells, strict=True)):
+        raise ValueError(f"a box from {low} to {high} is not in the middle of {cells} nodes")
+    return math.prod(cells) - math.prod(b - a for a, b in zip(low, high, strict=True)), 1, box
 
 
-def multiply(backend, stencil, x, out, form: int, mu: float = 0.0, curls=NO_CURLS) -> None:
+def multiply(backend, stencil, x, out, form: int, mu: float = 0.0, curls=NO_CURLS, part=None) -> None:
     """Launch the product with the half stencil on padded ``x``; ``out`` owned (see kernels/matvec.cu)."""
     cells, padded = out.shape[1:], x.shape[1:]
-    order = (padded[-1] - cells[-1]) // 2
-    backend.launch("matvec.cu", "matvec", (-(-_span(cells, padded) // 128), len(x) if form == SCALAR else 1), 128,
-                   (stencil, x, out, *right_aligned(cells), float(mu), curls),
-                   DIM=len(cells), ORDER=order, FORM=form)
+    threads, shell, box = _launch_of(cells, padded, part)
+    backend.launch("matvec.cu", "matvec", (-(-threads // 128), len(x) if form == SCALAR else 1), 128,
+                   (stencil, x, out, *right_aligned(cells), float(mu), curls, box),
+                   DIM=len(cells), ORDER=(padded[-1] - cells[-1]) // 2, FORM=form, SHELL=shell)
 
 
 class Staggered:
@@ -90,42 +105,79 @@ class Staggered:
 
 
 class Krylov:
-    """Products with a basis (k, n) of Krylov vectors; results stay on the device. Twin of ecsim.backend.cpu.krylov."""
+    """Vector work on a basis (k, n), one launch for each verb up to 32 vectors; twin of ecsim.backend.cpu.krylov."""
+
+    ahead = True
 
     def __init__(self, backend) -> None:
         self.backend = backend
+        self._partial = backend.xp.empty(2 * MOST_PARTS)
+        self._arrived = backend.xp.zeros(1, np.uint32)
 
     def dots(self, basis, w):
-        """basis (k, n), w (n,) -> basis @ w (k,)."""
+        """basis (k, n), w (n,) -> basis @ w (k,), on the device."""
         out = self.backend.xp.empty(len(basis) + 1)
         for first in range(0, len(basis), MOST_VECTORS):
             self._project(basis[first:first + MOST_VECTORS], None, w, out[first:])
         return out[:-1]
 
+    def squares(self, *vectors):
+        """w · w of each of some vectors (n,), on the device."""
+        out = self.backend.xp.empty(len(vectors) + 1)
+        for k, w in enumerate(vectors):
+            self._project(w[None], None, w, out[k:])
+        return out[:-1]
+
     def project_out(self, basis, h, w):
-        """w −= h @ basis in place; returns (k + 1,): basis @ w of the new w, then w · w."""
+        """w −= h @ basis in place; returns (k + 1,) on the device: basis @ w of the new w, then w · w."""
         out = self.backend.xp.empty(len(basis) + 1)
-        starts = range(0, len(basis), MOST_VECTORS)
-        for first in starts:
-            self._project(basis[first:first + MOST_VECTORS], h[first:first + MOST_VECTORS], w, out[first:])
-        for first in starts if len(starts) > 1 else ():
-            self._project(basis[first:first + MOST_VECTORS], None, w, out[first:])
+        if len(basis) <= MOST_VECTORS:
+            self._project(basis, h, w, out)
+            return out
+        self._add(basis, -h, w)
+        out[:-1] = self.dots(basis, w)
+        out[-1:] = self.squares(w)
         return out
+
+    def close(self, basis, first, ends, w, out):
+        """The end of an orthogonalisation: ``out`` = (w − ends[:k] · basis) / norm.
+
+        first, ends : what ``dots`` and ``project_out`` gave. Returns a function for (k + 1,) on the host:
+        first + ends[:k], norm.
+        """
+        k, n = basis.shape
+        column = self.backend.xp.empty(k + 1)
+        self._vectors("close_step", basis, first, ends, w, k, n, out, column)
+        return self.backend.fetch(column)
+
+    def add(self, basis, y, x) -> None:
+        """``x += y · basis`` in place; y on the host."""
+        self._add(basis, self.backend.from_host(y), x)
+
+    def _add(self, basis, y, x) -> None:
+        self._vectors("add_up", basis, y, x, *basis.shape)
+
+    def _vectors(self, name: str, basis, *arguments) -> None:
+        self.backend.launch("fields_krylov.cu", name, (-(-basis.shape[1] // ELEMENTS_PER_BLOCK), 1), 128,
+                            (basis, *arguments), VECTORS=8, SUBTRACT=0)
 
     def _project(self, basis, h, w, out) -> None:
         k, n = basis.shape
-        blocks = -(-n // ELEMENTS_PER_BLOCK)
-        partial = self.backend.xp.empty((k + 1, blocks))
-        macros = {"VECTORS": next(v for v in (8, 16, MOST_VECTORS) if k <= v), "SUBTRACT": int(h is not None)}
-        self.backend.launch("fields_krylov.cu", "project", (blocks, 1), 128, (basis, h, w, k, n, partial), **macros)
-        self.backend.launch("fields_krylov.cu", "finish_sums", (k + 1, 1), 128, (partial, blocks, out), **macros)
+        vectors = next(v for v in (8, 16, MOST_VECTORS) if k <= v)
+        blocks = min(-(-n // ELEMENTS_PER_BLOCK), MOST_PARTS // vectors)
+        self.backend.launch("fields_krylov.cu", "project", (blocks, 1), 128,
+                            (basis, h, w, k, n, self._partial, out, self._arrived),
+                            VECTORS=vectors, SUBTRACT=int(h is not None))
 
 
 class PeriodicGhosts:
     """The two verbs of the halo for a block that owns the whole periodic box, in one launch each."""
 
     def __init__(self, backend, block) -> None:
-        self.backend, self.block = backend, block
+        self.backend, self._nodes = backend, math.prod(block.padded)
+        inner = math.prod(max(n - 2 * block.ghosts, 0) for n in block.cells)
+        self._shells = {"fill_periodic": self._nodes - block.n_cells, "add_periodic": block.n_cells - inner}
+        self._cells, self._macros = right_aligned(block.cells), {"DIM": block.d, "ORDER": block.order}
 
     def fill(self, a) -> None:
         """Copy owned values into the ghosts of ``a``, shape (..., *padded), in place."""
@@ -136,51 +188,61 @@ class PeriodicGhosts:
         self._run("add_periodic", a)
 
     def _run(self, name: str, a) -> None:
-        nodes, cells = int(np.prod(self.block.padded)), np.array(self.block.cells)
-        inner = np.maximum(cells - 2 * self.block.ghosts, 0)
-        shell = nodes - cells.prod() if name == "fill_periodic" else cells.prod() - inner.prod()
-        components = a.size // nodes
-        self.backend.launch("fields_halo.cu", name, (int(-(-components * shell // 256)), 1), 256,
-                            (a, components, int(shell), *right_aligned(self.block.cells)),
-                            DIM=self.block.d, ORDER=self.block.order)
+        shell, components = self._shells[name], a.size // self._nodes
+        self.backend.launch("fields_halo.cu", name, (-(-components * shell // 256), 1), 256,
+                            (a, components, shell, *self._cells), **self._macros)
+
+
+class Padding:
+    """Owned values with ghosts around them, in one launch; ghosts along the dimensions ``cut`` are left as they are."""
+
+    def __init__(self, backend, block, cut=()) -> None:
+        self.backend, self._blocks = backend, -(-math.prod(block.padded) // 128)
+        flags = right_aligned([int(k in cut) for k in range(block.d)], 0)
+        self._sizes = *right_aligned(block.cells), *flags
+        self._macros = {"DIM": block.d, "ORDER": block.order}
+
+    def __call__(self, x, a) -> None:
+        """a (components, *padded) from x (components, *cells), C-ordered."""
+        self.backend.launch("fields_halo.cu", "pad", (self._blocks, 1), 128, (x, a, len(x), *self._sizes),
+                            **self._macros)
 
 
 class Faces:
     """The twin of `ecsim.parallel.halo.Faces`: faces of arrays (..., *padded) to and from contiguous buffers."""
 
     def __init__(self, backend, block) -> None:
-        self.backend, self.block = backend, block
+        padded = block.padded
+        self.backend, self._nodes = backend, math.prod(padded)
+        self._macros = {"DIM": block.d, "ORDER": block.order}
+        self._face = [(self._nodes, n, math.prod(padded[k + 1:]), self._nodes // n * block.ghosts)
+                      for k, n in enumerate(padded)]  # nodes of a component, along k and after it, and of a face
 
-    def pack(self, arrays, k: int, first: tuple[int, int]) -> tuple:
-        """The layers of all arrays that begin at ``first`` (low, high) along dimension k, in two buffers."""
-        sizes = [self._shape(a, k) for a in arrays]
-        low, high = (self.backend.xp.empty(sum(c * size for c, *_, size in sizes)) for _ in range(2))
-        begin = 0
-        for a, (c, *rest, size) in zip(arrays, sizes, strict=True):
-            end = begin + c * size
-            self._run("pack_faces", c * size, a, low[begin:end], high[begin:end], c, *rest, size, *first)
-            begin = end
-        return low, high
+    def pack(self, arrays, k: int, first: tuple[int, int]):
+        """The layers of all arrays that begin at ``first`` (low, high) along dimension k, (2, values)."""
+        size = self._face[k][-1]
+        packed = self.backend.xp.empty((2, sum(a.size for a in arrays) // self._nodes * size))
+        for a, components, (low, high) in self._buffers(arrays, size, packed):
+            self._run("pack_faces", components * size, a, low, high, components, *self._face[k], *first)
+        return packed
 
-    def unpack(self, arrays, k: int, first: tuple[int, int], buffers: tuple, add: bool) -> None:
+    def unpack(self, arrays, k: int, first: tuple[int, int], buffers, add: bool) -> None:
         """The inverse: set these layers or, from the high side on, add to them."""
-        begin, (low, high) = 0, buffers
-        for a in arrays:
-            c, *rest, size = self._shape(a, k)
-            end = begin + c * size
+        face, size = self._face[k], self._face[k][-1]
+        for a, components, (low, high) in self._buffers(arrays, size, buffers):
             if add:
-                self._run("add_face", c * size, a, high[begin:end], c, *rest, size, first[1])
-                self._run("add_face", c * size, a, low[begin:end], c, *rest, size, first[0])
+                self._run("add_face", components * size, a, high, components, *face, first[1])
+                self._run("add_face", components * size, a, low, components, *face, first[0])
             else:
-                self._run("unpack_faces", c * size, a, low[begin:end], high[begin:end], c, *rest, size, *first)
-            begin = end
+                self._run("unpack_faces", components * size, a, low, high, components, *face, *first)
 
-    def _shape(self, a, k: int) -> tuple[int, int, int, int, int]:
-        """Components, their nodes, nodes along dimension k and after it, and nodes of a face."""
-        padded = self.block.padded
-        nodes = int(np.prod(padded))
-        return (a.size // nodes, nodes, padded[k], int(np.prod(padded[k + 1:])), nodes // padded[k] * self.block.ghosts)
+    def _buffers(self, arrays, size: int, packed):
+        """Each array, its components, and its part (low, high) of the buffers."""
+        end = 0
+        for a in arrays:
+            components = a.size // self._nodes
+            begin, end = end, end + components * size
+            yield a, components, (packed[0, begin:end], packed[1, begin:end])
 
     def _run(self, name: str, items: int, *arguments) -> None:
-        self.backend.launch("fields_halo.cu", name, (-(-items // 256), 1), 256, arguments, DIM=self.block.d,
-                            ORDER=self.block.order)
+        self.backend.launch("fields_halo.cu", name, (-(-items // 256), 1), 256, arguments, **self._macros)
