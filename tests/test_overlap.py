@@ -40,13 +40,17 @@ def test_a_box_and_the_rest_are_all_nodes_once(cells, low, high):
     ((8, 9, 10), 2, (0,), Part((2, 0, 0), (6, 9, 10))),
     ((8, 9, 10), 1, (0, 2), Part((1, 0, 1), (7, 9, 9))),
     ((8, 9, 10), 2, (0, 2), None),
+    ((8, 9), 1, (1,), Part((0, 1), (8, 8))),
     ((3, 9), 1, (0,), None),
     ((2, 9), 2, (0,), None),
     ((12,), 2, (0,), Part((2,), (10,))),
 ])
 def test_inner_nodes_are_those_far_from_cuts_where_they_are_many(cells, order, cut, inner):
     peers = [(0, 0) if k in cut else None for k in range(len(cells))]
-    assert Halo(block(*cells, order=order), peers).inner == inner
+    here = block(*cells, order=order)
+    assert Halo(here, peers, backend=SimpleNamespace(part_of_rows=True)).inner == inner
+    whole_rows = len(cells) == 1 or len(cells) - 1 not in cut
+    assert Halo(here, peers, backend=SimpleNamespace(part_of_rows=False)).inner == (inner if whole_rows else None)
 
 
 def test_pieces_of_the_inner_nodes(monkeypatch):

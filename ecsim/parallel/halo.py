@@ -86,7 +86,8 @@ class Halo:
     neighbours : for each dimension the ranks (low, high) beside the block, or None where it spans the box; by default
     it does everywhere.  transport : how arrays get there.  backend : whose kernels are used where it has some for this,
     ``periodic_ghosts(block)`` for the last dimensions that are whole, ``padding(block, cut)`` and ``faces(block)``; or
-    its ``in_parts(function, a)``, which works on the components of an array by threads.
+    its ``in_parts(function, a)``, which works on the components of an array by threads. Its ``part_of_rows`` says that
+    a few nodes of every row along the last dimension take it much less time than all do.
     """
 
     def __init__(self, block: Block, neighbours=None, transport=None, backend=None) -> None:
@@ -100,18 +101,22 @@ class Halo:
         self._padding = _kernels(backend, "padding", block, self._cut)
         self._faces = _kernels(backend, "faces", block) or Faces(block, self.transport.xp)
         self._by_slices = range(rest.start if self._periodic else block.d)
+        self._part_of_rows = getattr(backend, "part_of_rows", False)
         self.in_parts = getattr(backend, "in_parts", None) or (lambda function, a: function(a))
 
     @property
     def inner(self) -> Part | None:
         """Owned nodes around which all nodes within the ghosts' reach are here before anything arrives.
 
-        None where nothing is cut, or where these are less than half of the nodes.
+        None where nothing is cut, where these are less than half of the nodes, or where a part of each row would be
+        among them and the backend is slow at that.
         """
+        if not self._cut or (self.block.d > 1 and self.block.d - 1 in self._cut and not self._part_of_rows):
+            return None
         low = tuple(self.block.ghosts * (k in self._cut) for k in range(self.block.d))
         high = tuple(n - layers for n, layers in zip(self.block.cells, low, strict=True))
         nodes = math.prod(max(0, b - a) for a, b in zip(low, high, strict=True))
-        return Part(low, high) if self._cut and 2 * nodes >= self.block.n_cells else None
+        return Part(low, high) if 2 * nodes >= self.block.n_cells else None
 
     def fill(self, *arrays) -> None:
         """Copy owned values into the ghosts of C-ordered arrays (..., *padded), in place."""

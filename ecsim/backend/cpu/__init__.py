@@ -41,6 +41,7 @@ class CpuBackend:
     name = "cpu"
     xp = np
     periodic_ghosts = faces = None    # the halo's own slices are as good as kernels here
+    part_of_rows = False              # are not quickly worked on: every line of the cache would be read again
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = Threads(threads)

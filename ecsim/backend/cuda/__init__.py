@@ -91,6 +91,7 @@ class CudaBackend:
     """
 
     name = "cuda"
+    part_of_rows = True  # are quickly worked on: memory comes in pieces of four numbers
 
     def __init__(self, device: int = 0) -> None:
         self.xp = _cupy()
