@@ -121,10 +121,10 @@ def _plasma(deck: Deck, domain: Domain, backend, checkpoint: Checkpoint | None) 
         if reader is not None:
             reader.load(store, entry.name)
         else:
-            for chunk in load(recipe, block, species=k, particles_per_cell=entry.particles_per_cell, start=entry.start,
-                              seed=deck.particles.seed, ids=deck.particles.ids,
-                              threads=min(backend.threads.count, domain.world.threads or backend.threads.count)):
-                store.append(chunk.cell, chunk.s, chunk.v, chunk.weight, chunk.id)
+            load(store.append, recipe, block, species=k, particles_per_cell=entry.particles_per_cell, start=entry.start,
+                 seed=deck.particles.seed, ids=deck.particles.ids, position_dtype=deck.particles.position,
+                 velocity_dtype=deck.particles.velocity,
+                 threads=min(backend.threads.count, domain.world.threads or backend.threads.count))
             store.sort()
         species.append(Species(entry.name, entry.charge_to_mass, store))
     E, B = problem.fields(block, deck) if reader is None else (reader.field("E"), reader.field("B"))

@@ -7,12 +7,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from loading_cases import batches, loaded
 from numba import njit
 from scipy import special, stats
 
 from ecsim.grid import Block, Grid
 from ecsim.particles import random
-from ecsim.particles.loading import load
 from ecsim.particles.recipe import Population, Recipe, lattice
 
 COLD = Recipe(-1.0, (Population(),))
@@ -24,15 +24,6 @@ MIXED = Recipe(
         Population(0.5, (0.0, 0.0, -0.5), (0.02, 0.02, 0.02)),
     ),
 )
-
-
-def gather(chunks) -> dict[str, np.ndarray]:
-    """All chunks as one dict of arrays, in the order of the ids."""
-    chunks = list(chunks)
-    names = [n for n in ("cell", "s", "v", "weight", "id") if getattr(chunks[0], n) is not None]
-    whole = {n: np.concatenate([getattr(c, n) for c in chunks], axis=-1) for n in names}
-    order = np.argsort(whole["id"], kind="stable") if "id" in whole else slice(None)
-    return {n: a[..., order] for n, a in whole.items()}
 
 
 def positions(block: Block, p) -> np.ndarray:
@@ -90,14 +81,14 @@ def test_blocks_together_are_the_whole_box(order, shape, start):
     d = len(cells)
     grid = Grid(cells, (1.0, 2.0, 3.0)[:d], order)
     how = dict(species=1, particles_per_cell=(8, 3, 2)[:d], start=start, seed=11, ids=True)
-    whole = gather(load(MIXED, Block(grid), **how))
+    whole = loaded(MIXED, Block(grid), **how)
     assert np.array_equal(whole["id"], np.arange(grid.n_nodes * math.prod(how["particles_per_cell"])))
     pieces = []
     halves = [[(0, c), (c, n - c)] if c < n else [(0, n)] for n, c in zip(cells, cut, strict=True)]
     for part in product(*halves):
         origin, extent = zip(*part, strict=True)
         block = Block(grid, origin, extent)
-        piece = gather(load(MIXED, block, threads=2, chunk_particles=5, **how))
+        piece = loaded(MIXED, block, threads=2, piece=5, **how)
         where = np.stack(np.unravel_index(piece["cell"], extent)) + np.array(origin)[:, None]
         piece["cell"] = np.ravel_multi_index(tuple(where), cells).astype(np.int32)
         pieces.append(piece)
@@ -110,18 +101,17 @@ def test_blocks_together_are_the_whole_box(order, shape, start):
 def test_order_does_not_depend_on_threads():
     block = Block(Grid((6, 5), (1.0, 1.0)))
     how = dict(species=0, particles_per_cell=4, seed=3)
-    one = list(load(WARM, block, chunk_particles=13, **how))
-    four = list(load(WARM, block, chunk_particles=13, threads=4, **how))
-    assert len(one) == len(four) > 4
-    for a, b in zip(one, four, strict=True):
-        assert np.array_equal(a.cell, b.cell) and np.array_equal(a.s, b.s) and np.array_equal(a.v, b.v)
+    one, four = (batches(WARM, block, piece=4, threads=threads, **how) for threads in (1, 4))
+    assert len(one) > len(four) > 1
+    for name in ("cell", "s", "v"):
+        assert np.array_equal(*(np.concatenate([b[name] for b in made], axis=-1) for made in (one, four)))
 
 
 def test_shapes_place_the_same_particles():
     """CIC and TSC differ in the support cell, not in where the particles are."""
     cells, how = (4, 3), dict(species=2, particles_per_cell=50, seed=5, ids=True)
     cic, tsc = (Block(Grid(cells, (1.0, 1.0), order)) for order in (1, 2))
-    a, b = gather(load(WARM, cic, **how)), gather(load(WARM, tsc, **how))
+    a, b = loaded(WARM, cic, **how), loaded(WARM, tsc, **how)
     x, y = positions(cic, a), np.mod(positions(tsc, b), np.array(cells)[:, None])
     assert np.array_equal(a["v"], b["v"])
     np.testing.assert_allclose(x, y, atol=1e-15)
@@ -134,10 +124,10 @@ def test_species_draw_numbers_of_their_own_unless_placed_on_each_other():
     block = Block(Grid((3,), (1.0,)))
     on_first = Recipe(-1.0, (Population(thermal_velocity=(1.0, 1.0, 1.0)),), positions_of=0)
     alone = Recipe(-1.0, on_first.populations)
-    ions = gather(load(Recipe(1.0, on_first.populations), block, species=0, particles_per_cell=20, seed=1))
-    placed = gather(load(on_first, block, species=1, particles_per_cell=20, seed=1))
-    free = gather(load(alone, block, species=1, particles_per_cell=20, seed=1))
-    other_seed = gather(load(alone, block, species=1, particles_per_cell=20, seed=2**64 - 1))
+    ions = loaded(Recipe(1.0, on_first.populations), block, species=0, particles_per_cell=20, seed=1)
+    placed = loaded(on_first, block, species=1, particles_per_cell=20, seed=1)
+    free = loaded(alone, block, species=1, particles_per_cell=20, seed=1)
+    other_seed = loaded(alone, block, species=1, particles_per_cell=20, seed=2**64 - 1)
     assert np.array_equal(ions["s"], placed["s"]) and not np.any(ions["v"] == placed["v"])
     assert np.array_equal(free["v"], placed["v"]) and not np.any(ions["s"] == free["s"])
     assert not np.any(other_seed["s"] == free["s"])
@@ -149,7 +139,7 @@ def test_species_draw_numbers_of_their_own_unless_placed_on_each_other():
 def test_random_start_distributions():
     """Kolmogorov–Smirnov of each velocity component, chi-square of the positions, no correlations."""
     block = Block(Grid((4, 4, 4), (1.0, 1.0, 1.0)))
-    p = gather(load(WARM, block, species=0, particles_per_cell=1000, seed=2))
+    p = loaded(WARM, block, species=0, particles_per_cell=1000, seed=2)
     u, v_th = np.array(WARM.populations[0].drift), np.array(WARM.populations[0].thermal_velocity)
     z = (p["v"] - u[:, None]) / v_th[:, None]
     for component in z:
@@ -164,7 +154,7 @@ def test_mixture_follows_its_densities():
     """Weights follow the total density, and each population has its share of particles at every place."""
     grid = Grid((16,), (np.pi,))
     per_cell = 2000
-    p = gather(load(MIXED, Block(grid), species=0, particles_per_cell=per_cell, seed=4))
+    p = loaded(MIXED, Block(grid), species=0, particles_per_cell=per_cell, seed=4)
     x = positions(Block(grid), p)[0] * grid.spacing[0]
     first = 1.0 + np.sin(x) ** 2
     np.testing.assert_allclose(p["weight"], -(first + 0.5) * grid.volume / per_cell, rtol=1e-13)
@@ -181,14 +171,14 @@ def test_uniform_weight_is_one_number():
     grid = Grid((2, 2), (1.0, 3.0))
     assert WARM.uniform_weight(grid.volume, 7) == pytest.approx(0.7 * 0.75 / 7)
     assert MIXED.uniform_weight(grid.volume, 7) is None
-    assert next(load(WARM, Block(grid), species=0, particles_per_cell=7)).weight is None
+    assert "weight" not in loaded(WARM, Block(grid), species=0, particles_per_cell=7)
 
 
 # -- quiet start -----------------------------------------------------------------------------------
 
 
 def test_quiet_positions_are_a_lattice():
-    p = gather(load(COLD, Block(Grid((2, 2), (1.0, 1.0))), species=0, particles_per_cell=(2, 3), start="quiet"))
+    p = loaded(COLD, Block(Grid((2, 2), (1.0, 1.0))), species=0, particles_per_cell=(2, 3), start="quiet")
     cell = p["s"][:, p["cell"] == 3]
     np.testing.assert_allclose(np.unique(cell[0]), [-0.25, 0.25])
     np.testing.assert_allclose(np.unique(np.round(cell[1], 12)), [-1 / 3, 0.0, 1 / 3], atol=1e-12)
@@ -201,7 +191,7 @@ def test_quiet_velocities_have_the_moments_of_the_maxwellian(per_cell):
     """In every cell the mean is the drift and the pressure tensor that of the Maxwellian, to rounding."""
     block = Block(Grid((2, 2, 2), (1.0, 1.0, 1.0)))
     u, v_th = np.array(WARM.populations[0].drift), np.array(WARM.populations[0].thermal_velocity)
-    p = gather(load(WARM, block, species=0, particles_per_cell=per_cell, start="quiet", seed=6))
+    p = loaded(WARM, block, species=0, particles_per_cell=per_cell, start="quiet", seed=6)
     for cell in np.split((p["v"] - u[:, None]) / v_th[:, None], block.n_cells, axis=1):
         np.testing.assert_allclose(cell.mean(axis=1), 0.0, atol=1e-13)
         np.testing.assert_allclose(cell @ cell.T / per_cell, np.eye(3), atol=1e-13)
@@ -209,20 +199,20 @@ def test_quiet_velocities_have_the_moments_of_the_maxwellian(per_cell):
 
 def test_quiet_velocities_are_normal():
     """The distribution of a set of 1000 velocities is closer to the normal one than a random set would be."""
-    p = gather(load(WARM, Block(Grid((1,), (1.0,))), species=0, particles_per_cell=1000, start="quiet", seed=8))
+    p = loaded(WARM, Block(Grid((1,), (1.0,))), species=0, particles_per_cell=1000, start="quiet", seed=8)
     for component, spread, drift in zip(p["v"], (0.01, 0.02, 0.03), (0.1, 0.0, -0.2), strict=True):
         assert stats.kstest((component - drift) / spread, "norm").statistic < 0.01
 
 
 def test_quiet_species_and_seeds_differ():
     block, how = Block(Grid((1,), (1.0,))), dict(particles_per_cell=64, start="quiet")
-    sets = [gather(load(WARM, block, species=k, seed=seed, **how))["v"] for k, seed in ((0, 1), (1, 1), (0, 2))]
+    sets = [loaded(WARM, block, species=k, seed=seed, **how)["v"] for k, seed in ((0, 1), (1, 1), (0, 2))]
     assert not np.any(sets[0] == sets[1]) and not np.any(sets[0] == sets[2])
 
 
 def test_quiet_mixture_draws_populations_cell_by_cell():
     """Mixtures are not the same in every cell, but each population has its share."""
-    p = gather(load(MIXED, Block(Grid((400,), (np.pi,))), species=0, particles_per_cell=64, start="quiet"))
+    p = loaded(MIXED, Block(Grid((400,), (np.pi,))), species=0, particles_per_cell=64, start="quiet")
     in_first = (p["v"][2] > 0.0).reshape(400, 64)
     assert len(np.unique(in_first, axis=0)) > 100
     x = np.pi * (np.arange(400) + 0.5) / 400
@@ -234,7 +224,7 @@ def test_quiet_mixture_draws_populations_cell_by_cell():
 
 def test_quiet_refuses_too_few_warm_particles():
     with pytest.raises(ValueError, match="at least 8"):
-        next(load(WARM, Block(Grid((1,), (1.0,))), species=0, particles_per_cell=7, start="quiet"))
+        loaded(WARM, Block(Grid((1,), (1.0,))), species=0, particles_per_cell=7, start="quiet")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +242,7 @@ def test_lattice_refuses_what_does_not_fit(count, d):
 
 def test_unknown_start():
     with pytest.raises(ValueError, match="start = 'silent'"):
-        next(load(COLD, Block(Grid((1,), (1.0,))), species=0, particles_per_cell=1, start="silent"))
+        loaded(COLD, Block(Grid((1,), (1.0,))), species=0, particles_per_cell=1, start="silent")
 
 
 def test_recipe_refuses_a_mixture_with_varying_drift():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from loading_cases import loaded as particles_of
 
 from ecsim.deck import load_deck
 from ecsim.fields.operators import curl
 from ecsim.grid import Block, Grid
-from ecsim.particles.loading import load
 from ecsim.problems import double_harris
 
 EQUILIBRIUM = {"problem.perturbation": 0.0}
@@ -153,8 +153,7 @@ def loaded():
     deck = sheet_deck([4, 40])
     block, species = block_of(deck), []
     for k, recipe in enumerate(double_harris.recipes(deck)):
-        chunks = list(load(recipe, block, species=k, particles_per_cell=1000, seed=3))
-        p = {n: np.concatenate([getattr(c, n) for c in chunks], axis=-1) for n in ("cell", "s", "v", "weight")}
+        p = particles_of(recipe, block, species=k, particles_per_cell=1000, seed=3)
         p["y"] = (p["cell"] % 40 + 0.5 + p["s"][1]) * block.spacing[1]
         species.append(p)
     return deck, block, species

@@ -1,70 +1,329 @@
-"""The loops of loading: draws for every particle of some cells, and the support cells they fall into.
+"""The loops of loading: every particle of a range of cells, written where it will be read.
 
-Particles are numbered cell by cell: particle ``c·per_cell + i`` is the ``i``-th of the ``c``-th cell of
-``flat``, the global flat numbers of geometric cells. All functions release the interpreter lock.
+Particles are numbered cell by cell. The work goes in blocks of a few hundred of them, each step in a loop of its own
+that the compiler makes vector instructions of, over arrays that stay in the nearest cache. All kernels release the
+interpreter lock, allocate nothing that grows with the number of particles, and compute the same bits however the cells
+are cut into ranges.
 """
 
 from __future__ import annotations
 
+import math
+from functools import partial
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
+from ecsim.compilation import kept
 from ecsim.particles.random import (
+    NEAR,
     POSITION_DRAW,
     SHIFT_DRAW,
     VELOCITY_DRAW,
+    central_quantile,
+    far_tail,
+    formula,
+    is_central,
+    near_tail,
     normal_quantile,
+    tail_radius,
     unit32,
     unit42,
     words_of,
 )
 
-_TEN, _TWENTY = np.uint32(10), np.uint32(20)
+BLOCK = 512
+NUMBER, SHEET, GIVEN = 0, 1, 2
+"""Kinds of density: uniform, a `recipe.Sheet`, evaluated beforehand."""
+
+ELSEWHERE = -(1 << 40)
+_TEN, _TWENTY = np.uint64(10), np.uint64(20)
+
+kernel = partial(kept, error_model="numpy")
+part = njit(error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True, forceinline=True)
 
 
-@njit(cache=True, nogil=True)
-def uniform_positions(seed, species, flat, per_cell, fraction):
-    """Random positions in the cell: ``fraction`` (d, P) inside (0, 1)."""
-    d = fraction.shape[0]
-    for c in range(flat.size):
-        for i in range(per_cell):
-            p = c * per_cell + i
-            a, b, e, _ = words_of(seed, species, flat[c], i, POSITION_DRAW)
-            fraction[0, p] = unit32(a)
-            if d > 1:
-                fraction[1, p] = unit32(b)
-            if d > 2:
-                fraction[2, p] = unit32(e)
+class Cells(NamedTuple):
+    """The geometric cells whose particles may belong to a block: ``extent`` of them from ``first`` on, in C order.
 
-
-@njit(cache=True, nogil=True)
-def random(seed, species, flat, per_cell, choice, z):
-    """Independent normal deviates ``z`` (3, P) and uniform ``choice`` (P,).
-
-    The fourth word is the choice; its lowest bits also extend the other three beyond their 32 bits, which
-    only the far tails of the normal distribution can feel.
+    The block owns ``owned`` support cells from ``origin`` on, of ``grid`` periodic ones, all int64 (d,); ``spacing``
+    float64 (d,). ``per_cell`` particles each.
     """
-    for c in range(flat.size):
-        for i in range(per_cell):
-            p = c * per_cell + i
-            a, b, e, low = words_of(seed, species, flat[c], i, VELOCITY_DRAW)
-            z[0, p] = normal_quantile(unit42(a, low))
-            z[1, p] = normal_quantile(unit42(b, low >> _TEN))
-            z[2, p] = normal_quantile(unit42(e, low >> _TWENTY))
-            choice[p] = unit32(low)
+
+    order: int
+    per_cell: int
+    first: np.ndarray
+    extent: np.ndarray
+    origin: np.ndarray
+    owned: np.ndarray
+    grid: np.ndarray
+    spacing: np.ndarray
 
 
-@njit(cache=True, nogil=True)
-def quiet_choices(seed, species, flat, points, choice):
-    """Uniform ``choice`` (P,) of low discrepancy: ``points`` (per_cell,) shifted, modulo 1, at random in a cell."""
-    per_cell = points.size
-    for c in range(flat.size):
-        shift = unit32(words_of(seed, species, flat[c], 0, SHIFT_DRAW)[3])
-        for i in range(per_cell):
-            choice[c * per_cell + i] = (points[i] + shift) % 1.0
+class Draws(NamedTuple):
+    """Keys of the draws, ``positions_of`` the species whose places are taken; for a quiet start the lattice ``sites``
+    (d, per_cell), ``deviates`` (3, per_cell) and ``points`` (per_cell,), with no columns for a random one.
+    """
+
+    seed: np.uint64
+    species: int
+    positions_of: int
+    sites: np.ndarray
+    deviates: np.ndarray
+    points: np.ndarray
 
 
-@njit(cache=True, nogil=True)
+class Mixture(NamedTuple):
+    """Populations: ``kinds`` (n,) of density with ``numbers`` (n, 3) (uniform: the density; sheet: axis, place, half
+    thickness), ``drifts`` (n, 3), ``spreads`` (n, 3); ``scale`` turns the total density into a weight.
+    """
+
+    kinds: np.ndarray
+    numbers: np.ndarray
+    drifts: np.ndarray
+    spreads: np.ndarray
+    scale: float
+
+
+class Batch(NamedTuple):
+    """Particles as `ParticleStore.append` takes them: ``cell`` (P,) int32, ``s`` (d, P), ``v`` (3, P), ``weight``
+    (P,) and ``id`` (P,) uint64, the last two without items where they are not wanted.
+    """
+
+    cell: np.ndarray
+    s: np.ndarray
+    v: np.ndarray
+    weight: np.ndarray
+    id: np.ndarray
+
+
+@part
+def find(cells, number, where):
+    """Global coordinates, into ``where`` (d,), and global flat number of a geometric cell of the range."""
+    flat, stride = 0, 1
+    for k in range(where.size - 1, -1, -1):
+        above = number // cells.extent[k]
+        where[k] = wrapped(number - above * cells.extent[k] + cells.first[k], cells.grid[k])
+        flat += where[k] * stride
+        stride *= cells.grid[k]
+        number = above
+    return flat
+
+
+@formula
+def wrapped(i, n):
+    """i modulo n for −n ≤ i < 2n."""
+    return i + n if i < 0 else (i - n if i >= n else i)
+
+
+@part
+def place(draws, flat, first, n, fraction):
+    """Places in a cell, ``fraction`` (3, ≥ n) inside (0, 1), of n of its particles from number ``first`` on."""
+    x, y, z = fraction[0], fraction[1], fraction[2]
+    if draws.sites.size:
+        for k in range(draws.sites.shape[0]):
+            fraction[k, :n] = draws.sites[k, first:first + n]
+        return
+    for i in range(n):
+        a, b, c, _ = words_of(draws.seed, draws.positions_of, flat, first + i, POSITION_DRAW)
+        x[i], y[i], z[i] = unit32(a), unit32(b), unit32(c)
+
+
+@part
+def choose(draws, flat, first, choice, x, y, z):
+    """Uniform numbers of n particles of a cell from number ``first`` on: ``choice`` (n,) of a population, and ``x``,
+    ``y``, ``z`` (n,), from which a random start makes its deviates.
+
+    The fourth word is the choice; its lowest bits also extend the other three beyond their 32 bits, which only the far
+    tails of the normal distribution can feel. A quiet start shifts ``points``, modulo 1, at random in a cell.
+    """
+    n = choice.size
+    if draws.sites.size:
+        shift = unit32(words_of(draws.seed, draws.species, flat, 0, SHIFT_DRAW)[3])
+        for i in range(n):
+            shifted = draws.points[first + i] + shift
+            choice[i] = shifted - 1.0 if shifted >= 1.0 else shifted
+            x[i], y[i], z[i] = draws.deviates[0, first + i], draws.deviates[1, first + i], draws.deviates[2, first + i]
+        return
+    for i in range(n):
+        a, b, c, low = words_of(draws.seed, draws.species, flat, first + i, VELOCITY_DRAW)
+        x[i], y[i], z[i] = unit42(a, low), unit42(b, low >> _TEN), unit42(c, low >> _TWENTY)
+        choice[i] = unit32(low)
+
+
+@part
+def support(cells, where, fraction, cell, s, at):
+    """Local flat support cells (n,), −1 where the block does not own them, and coordinates s (d, at … at + n) of n
+    places in the geometric cell ``where``; returns how many are not owned.
+
+    CIC: the support cell is the geometric one, s = fraction − ½; TSC: the nearest node, s = fraction or fraction − 1.
+    """
+    n, low, stride, x_step, y_step, z_step = cell.size, 0, 1, 0, 0, 0
+    below = 0.5 - 2.0**-25 if s.itemsize == 4 else 0.5
+    for k in range(where.size - 1, -1, -1):
+        number = wrapped(where[k] - cells.origin[k], cells.grid[k])
+        above = wrapped(number + 1, cells.grid[k])
+        here = number * stride if number < cells.owned[k] else ELSEWHERE
+        step = (above * stride if above < cells.owned[k] else ELSEWHERE) - here
+        low, stride = low + here, stride * cells.owned[k]
+        x_step, y_step, z_step = step if k == 0 else x_step, step if k == 1 else y_step, step if k == 2 else z_step
+    for k in range(where.size):
+        f, coordinate = fraction[k], s[k, at:at + n]
+        if cells.order == 1:
+            for i in range(n):
+                coordinate[i] = min(f[i] - 0.5, below)
+        else:
+            for i in range(n):
+                coordinate[i] = min(f[i] - 1.0 if f[i] >= 0.5 else f[i], below)
+    if cells.order == 1:
+        cell[:] = low
+        return 0
+    lost, x, y, z = 0, fraction[0], fraction[1], fraction[2]
+    for i in range(n):
+        total = low + (x_step if x[i] >= 0.5 else 0) + (y_step if y[i] >= 0.5 else 0) + (z_step if z[i] >= 0.5 else 0)
+        lost += total < 0
+        cell[i] = max(total, -1)
+    return lost
+
+
+@part
+def normals(u, tail, radius, near):
+    """The uniform numbers ``u`` (n,) become normal deviates; ``tail``, ``radius`` and ``near`` (≥ n,) are work arrays.
+
+    All take the central formula, and those that it does not fit another one after it.
+    """
+    many = 0
+    for i in range(u.size):
+        tail[many] = i
+        many += not is_central(u[i])
+    for j in range(many):
+        radius[j] = tail_radius(u[tail[j]])
+    for j in range(many):
+        near[j] = near_tail(radius[j])
+    for i in range(u.size):
+        u[i] = central_quantile(u[i])
+    for j in range(many):
+        u[tail[j]] = near[j] if abs(radius[j]) <= NEAR else far_tail(radius[j])
+
+
+@part
+def density(mixture, number, given, begin, x, out):
+    """Density ``out`` (n,) of a population at positions ``x`` (3, ≥ n), those from place ``begin`` on of ``given``."""
+    kind, numbers = mixture.kinds[number], mixture.numbers[number]
+    a, b, c = numbers[0], numbers[1], numbers[2]
+    if kind == SHEET:
+        y = x[int(a)]
+        for i in range(out.size):
+            e = math.exp(-2.0 * abs((y[i] - b) / c))
+            out[i] = 4.0 * e / ((1.0 + e) * (1.0 + e))
+    elif kind == GIVEN:
+        out[:] = given[number, begin:begin + out.size]
+    else:
+        out[:] = a
+
+
+@part
+def mix(mixture, given, begin, x, choice, densities, total, number):
+    """Total density (n,) of all populations, and the ``number`` (n,) of the population of each particle: the one in
+    which ``choice`` × total falls when the ``densities`` are stacked.
+    """
+    n, last = total.size, mixture.kinds.size - 1
+    total[:] = 0.0
+    for k in range(last + 1):
+        row = densities[k, :n]
+        density(mixture, k, given, begin, x, row)
+        for i in range(n):
+            total[i] += row[i]
+    number[:] = 0
+    for k in range(last):
+        row = densities[k, :n]
+        for i in range(n):
+            row[i] += densities[k - 1, i] if k else 0.0
+            number[i] += choice[i] * total[i] >= row[i]
+
+
+@part
+def velocities(mixture, flow, begin, number, u, v, at):
+    """Velocities v (3, at … at + n) = drift + spread × deviate ``u`` (3, ≥ n); the drift is the populations' or, where
+    there is one, that of ``flow`` (3, …) from place ``begin`` on.
+    """
+    n = number.size
+    for k in range(3):
+        z, out = u[k], v[k, at:at + n]
+        spread = mixture.spreads[0, k]
+        if flow.shape[1]:
+            for i in range(n):
+                out[i] = spread * z[i] + flow[k, begin + i]
+        else:
+            for i in range(n):
+                out[i] = spread * z[i] + mixture.drifts[0, k]
+        for j in range(1, mixture.kinds.size):
+            drift, spread = mixture.drifts[j, k], mixture.spreads[j, k]
+            for i in range(n):
+                out[i] = spread * z[i] + drift if number[i] == j else out[i]
+
+
+@part
+def positions_of(cells, where, fraction, n, x, at):
+    """Positions x (≥ d, at … at + n) of n places in the geometric cell ``where``."""
+    for k in range(where.size):
+        f, out = fraction[k], x[k, at:at + n]
+        for i in range(n):
+            out[i] = (where[k] + f[i]) * cells.spacing[k]
+
+
+@kernel
+def positions(cells, draws, begin, end, x):
+    """Positions ``x`` (d, P) of the particles of geometric cells [begin, end) of the range."""
+    where, fraction = np.empty(cells.first.size, np.int64), np.empty((3, BLOCK))
+    for c in range(begin, end):
+        flat = find(cells, c, where)
+        for first in range(0, cells.per_cell, BLOCK):
+            n = min(BLOCK, cells.per_cell - first)
+            place(draws, flat, first, n, fraction)
+            positions_of(cells, where, fraction, n, x, (c - begin) * cells.per_cell + first)
+
+
+@kernel
+def particles(cells, draws, mixture, given, flow, begin, end, batch, at):
+    """The particles of geometric cells [begin, end) of the range, into ``batch`` from place ``at`` on; returns how many
+    of them the block does not own.
+
+    ``given`` (n, P) and ``flow`` (3, P) : densities and drifts evaluated beforehand, with no columns if there are none.
+    """
+    per_cell, d, populations = cells.per_cell, cells.first.size, mixture.kinds.size
+    where, fraction, x, u = np.empty(d, np.int64), np.empty((3, BLOCK)), np.empty((3, BLOCK)), np.empty((3, BLOCK))
+    densities, total, choice = np.empty((populations, BLOCK)), np.empty(BLOCK), np.empty(BLOCK)
+    radius, near, tail, number = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, np.int64), np.zeros(BLOCK, np.int64)
+    lost, count, mixed = 0, (end - begin) * per_cell, populations > 1 or batch.weight.size > 0
+    for first in range(0, count, BLOCK):
+        n, done = min(BLOCK, count - first), 0
+        while done < n:
+            i, to = (first + done) % per_cell, at + first + done
+            m = min(per_cell - i, n - done)
+            flat = find(cells, begin + (first + done) // per_cell, where)
+            place(draws, flat, i, m, fraction)
+            lost += support(cells, where, fraction, batch.cell[to:to + m], batch.s, to)
+            a, b = done, done + m
+            choose(draws, flat, i, choice[a:b], u[0, a:b], u[1, a:b], u[2, a:b])
+            if mixed:
+                positions_of(cells, where, fraction, m, x, done)
+            for j in range(min(m, batch.id.size)):
+                batch.id[to + j] = np.uint64(flat) * np.uint64(per_cell) + np.uint64(i + j)
+            done += m
+        if not draws.sites.size:
+            for k in range(3):
+                normals(u[k, :n], tail, radius, near)
+        if mixed:
+            mix(mixture, given, first, x, choice, densities, total[:n], number[:n])
+            for j in range(min(n, batch.weight.size)):
+                batch.weight[at + first + j] = mixture.scale * total[j]
+        velocities(mixture, flow, first, number[:n], u, batch.v, at + first)
+    return lost
+
+
+@kernel
 def quantiles(u):
     """Normal quantiles of the numbers ``u`` (n,) inside (0, 1)."""
     z = np.empty(u.size)
@@ -73,54 +332,8 @@ def quantiles(u):
     return z
 
 
-@njit(cache=True)
+@kernel
 def shift_of(seed, species):
     """The random shift (3,) in (0, 1) of a species' quiet velocities."""
     a, b, c, _ = words_of(seed, species, 0, 0, SHIFT_DRAW)
     return np.array([unit32(a), unit32(b), unit32(c)])
-
-
-@njit(cache=True, nogil=True)
-def mix(densities, choice, drifts, spreads, z):
-    """Velocities of a mixture, in ``z`` (3, P), and total density (P,).
-
-    Particle p belongs to the population in which ``choice[p]`` × total falls when the ``densities`` (n, P)
-    are stacked; its velocity is that population's drift (n, 3) + spread (n, 3) × deviate.
-    """
-    n, count = densities.shape
-    total = np.zeros(count)
-    for number in range(n):
-        for p in range(count):
-            total[p] += densities[number, p]
-    for p in range(count):
-        target, number, stacked = choice[p] * total[p], 0, densities[0, p]
-        while number < n - 1 and target >= stacked:
-            number += 1
-            stacked += densities[number, p]
-        for k in range(3):
-            z[k, p] = drifts[number, k] + spreads[number, k] * z[k, p]
-    return total
-
-
-@njit(cache=True, nogil=True)
-def support(order, where, fraction, origin, cells, full):
-    """Local flat support cells (P,) int32, −1 where the block does not own them, and coordinates s (d, P).
-
-    ``where`` (d, n) are global geometric cells, ``fraction`` (d, n·per_cell) the places in them; the block
-    owns ``cells`` support cells from ``origin`` on, of ``full`` periodic ones. CIC: the support cell is the
-    geometric one and s = fraction − ½; TSC: the nearest node, s = fraction or fraction − 1.
-    """
-    d, n = where.shape
-    per_cell = fraction.shape[1] // n
-    cell = np.zeros(fraction.shape[1], np.int32)
-    s = np.empty(fraction.shape)
-    for k in range(d):
-        for c in range(n):
-            for p in range(c * per_cell, (c + 1) * per_cell):
-                f = fraction[k, p]
-                up = 1 if order == 2 and f >= 0.5 else 0
-                s[k, p] = f - 0.5 if order == 1 else f - up
-                local = (where[k, c] + up - origin[k]) % full[k]
-                owned = cell[p] >= 0 and local < cells[k]
-                cell[p] = cell[p] * cells[k] + local if owned else -1
-    return cell, s

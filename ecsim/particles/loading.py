@@ -16,40 +16,26 @@ Two starts:
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from itertools import cycle
 
 import numpy as np
 
-from ecsim.grid import Block, Grid
+from ecsim.grid import Block
 from ecsim.particles import draws, quiet
-from ecsim.particles.recipe import Population, Recipe, count_per_cell, lattice
+from ecsim.particles.recipe import Population, Recipe, Sheet, count_per_cell, lattice
 
-__all__ = ["Chunk", "Population", "Recipe", "load"]
+__all__ = ["Population", "Recipe", "load"]
 
 STARTS = ("random", "quiet")
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Some particles of one block, as `ParticleStore.append` takes them (host arrays).
-
-    ``cell`` (P,) int32 local flat support cell, ``s`` (d, P) coordinate in [−½, ½) from the support cell's
-    centre in cell widths, ``v`` (3, P) in c, ``weight`` (P,) macro-charge or None if uniform, ``id`` (P,)
-    uint64 or None.
-    """
-
-    cell: np.ndarray
-    s: np.ndarray
-    v: np.ndarray
-    weight: np.ndarray | None
-    id: np.ndarray | None
+PIECE = 1 << 15
+"""Particles that a thread makes at a time, about; a batch is four pieces for every thread."""
 
 
 def load(
+    append: Callable,
     recipe: Recipe,
     block: Block,
     *,
@@ -58,13 +44,19 @@ def load(
     start: str = "random",
     seed: int = 0,
     ids: bool = False,
+    position_dtype="float64",
+    velocity_dtype="float64",
     threads: int = 1,
-    chunk_particles: int = 1 << 17,
-) -> Iterator[Chunk]:
-    """The particles of species number ``species`` whose support cells ``block`` owns, chunk by chunk.
+    piece: int = PIECE,
+    empty: Callable = np.empty,
+) -> None:
+    """Hand the particles of species number ``species`` whose support cells ``block`` owns to ``append``, in batches.
 
-    The order is that of the geometric cells (C order), whatever ``threads``. An id is the global geometric
-    cell times the particles per cell plus the index in the cell.
+    append : called with (cell, s, v, weight, id) as a store's is, whose arrays are written again after it has returned:
+    ``cell`` (P,) int32 local flat support cell, ``s`` (d, P) coordinate in [−½, ½) from the support cell's centre in
+    cell widths, ``v`` (3, P) in c, ``weight`` (P,) macro-charge or None if uniform, ``id`` (P,) uint64 or None. The
+    order is that of the geometric cells (C order), whatever ``threads``. An id is the global geometric cell times the
+    particles per cell plus the index in the cell.  empty : makes those arrays, of a shape and a type.
 
     Raises
     ------
@@ -72,77 +64,104 @@ def load(
     """
     if start not in STARTS:
         raise ValueError(f"start = {start!r}; one of {', '.join(STARTS)} is allowed")
-    make = _Loader(recipe, block, species, particles_per_cell, start, seed, ids)
-    step = max(1, chunk_particles // make.per_cell)
-    ranges = ((first, min(first + step, make.n_cells)) for first in range(0, make.n_cells, step))
-    if threads == 1:
-        yield from (make(*r) for r in ranges)
-        return
+    make = _Maker(recipe, block, species, particles_per_cell, start, seed)
+    step = max(1, piece // make.per_cell)
+    batch = min(make.n_cells, 4 * threads * step)
+    kept = dict(weight=make.weighted, id=ids)
+    buffers = cycle([_buffer(empty, block.d, batch * make.per_cell, position_dtype, velocity_dtype, **kept)
+                     for _ in range(min(threads, 2))])
     with ThreadPoolExecutor(threads) as pool:
-        waiting = deque(pool.submit(make, *r) for r in islice(ranges, 2 * threads))
-        while waiting:
-            chunk = waiting.popleft().result()
-            waiting.extend(pool.submit(make, *r) for r in islice(ranges, 1))
-            yield chunk
+
+        def begin(first: int) -> tuple:
+            """Start to make a batch: its arrays, and what waits for its pieces."""
+            last, buffer = min(first + batch, make.n_cells), next(buffers)
+            calls = [partial(make, k, min(k + step, last), buffer, (k - first) * make.per_cell)
+                     for k in range(first, last, step)]
+            waits = [pool.submit(call).result for call in calls] if threads > 1 else calls
+            return buffer, (last - first) * make.per_cell, waits
+
+        ahead = begin(0)
+        for first in range(batch, make.n_cells, batch):
+            ready, ahead = ahead, begin(first)
+            append(*_finished(*ready))
+        append(*_finished(*ahead))
 
 
-class _Loader:
+def _buffer(empty, d: int, n: int, position_dtype, velocity_dtype, weight: bool, id: bool) -> draws.Batch:
+    """Arrays for n particles."""
+    return draws.Batch(empty(n, np.int32), empty((d, n), position_dtype), empty((3, n), velocity_dtype),
+                       empty(n * weight, np.float64), empty(n * id, np.uint64))
+
+
+def _finished(buffer: draws.Batch, n: int, waits) -> tuple:
+    """The first n particles of a batch when they are made, without those that another block owns."""
+    lost = sum(wait() for wait in waits)
+    arrays = [array[..., :n] for array in buffer]
+    if lost:
+        keep = arrays[0] >= 0
+        arrays = [array if array.size == 0 else array[..., keep] for array in arrays]
+    *always, weight, id = arrays
+    return *always, weight if buffer.weight.size else None, id if buffer.id.size else None
+
+
+class _Maker:
     """Makes the particles of a range of the geometric cells that reach into a block."""
 
-    def __init__(self, recipe, block, species, particles_per_cell, start, seed, ids):
-        self.recipe, self.block, self.species, self.ids = recipe, block, species, ids
-        self.seed = np.uint64(seed)
+    def __init__(self, recipe, block, species, particles_per_cell, start, seed):
         self.per_cell = count_per_cell(particles_per_cell)
-        self.sites = np.zeros((block.d, 0))
+        self.weighted = recipe.uniform_weight(block.volume, self.per_cell) is None
+        first, extent = _geometric_cells(block)
+        self.n_cells = math.prod(extent)
+        vectors = (np.array(a, dtype=np.int64) for a in (first, extent, block.origin, block.cells, block.grid.cells))
+        self.cells = draws.Cells(block.order, self.per_cell, *vectors, np.array(block.spacing))
+        sites, deviates, points = np.empty((block.d, 0)), np.empty((3, 0)), np.empty(0)
         if start == "quiet":
-            self.sites = quiet.positions(lattice(particles_per_cell, block.d))
-            self.deviates = quiet.deviates(draws.shift_of(self.seed, species), self.per_cell, recipe.is_warm)
-            self.points = quiet.choices(self.per_cell)
-        self.first, self.extent = _geometric_cells(block)
-        self.n_cells = math.prod(self.extent)
-        self.weight_scale = recipe.charge * block.volume / self.per_cell
-        self.uniform = recipe.uniform_weight(block.volume, self.per_cell) is not None
+            sites = quiet.positions(lattice(particles_per_cell, block.d))
+            deviates = quiet.deviates(draws.shift_of(np.uint64(seed), species), self.per_cell, recipe.is_warm)
+            points = quiet.choices(self.per_cell)
+        like = species if recipe.positions_of is None else recipe.positions_of
+        self.draws = draws.Draws(np.uint64(seed), species, like, sites, deviates, points)
+        self.populations = recipe.populations
+        self.mixture = _mixture(recipe.populations, recipe.charge * block.volume / self.per_cell)
 
-    def __call__(self, begin: int, end: int) -> Chunk:
-        block, grid = self.block, self.block.grid
-        where, flat = self._cells(grid, begin, end)
-        fraction, choice, z = self._draws(flat)
-        x = self._positions(where, fraction) if self._needs_positions() else None
-        v, density = _velocities(self.recipe.populations, x, choice, z)
-        origin, cells, full = (np.array(a) for a in (block.origin, block.cells, grid.cells))
-        cell, s = draws.support(block.order, where, fraction, origin, cells, full)
-        weight = None if self.uniform else self.weight_scale * density
-        return _owned(Chunk(cell, s, v, weight, self._id(flat) if self.ids else None))
+    def __call__(self, begin: int, end: int, buffer: draws.Batch, at: int) -> int:
+        """Write the particles of cells [begin, end) from place ``at`` on; returns how many the block does not own."""
+        given, flow = self._profiles(begin, end)
+        return draws.particles(self.cells, self.draws, self.mixture, given, flow, begin, end, buffer, at)
 
-    def _cells(self, grid: Grid, begin: int, end: int):
-        """Global coordinates (d, n) and global flat numbers (n,) of the geometric cells of a range."""
-        local = np.unravel_index(np.arange(begin, end), self.extent)
-        where = np.stack([(i + o) % n for i, o, n in zip(local, self.first, grid.cells, strict=True)])
-        return where, np.ravel_multi_index(tuple(where), grid.cells)
+    def _profiles(self, begin: int, end: int):
+        """Densities (n, P) and drift (3, P) of those populations that give them as functions, else without columns."""
+        given, flow = np.empty((len(self.populations), 0)), np.empty((3, 0))
+        profiles = [p.density if kind == draws.GIVEN else None
+                    for p, kind in zip(self.populations, self.mixture.kinds, strict=True)]
+        drift = self.populations[0].drift
+        if any(profiles) or callable(drift):
+            x = np.empty((self.cells.first.size, (end - begin) * self.per_cell))
+            draws.positions(self.cells, self.draws, begin, end, x)
+            if any(profiles):
+                given = np.empty((len(profiles), x.shape[1]))
+                for row, profile in zip(given, profiles, strict=True):
+                    if profile:
+                        row[:] = profile(x)
+            if callable(drift):
+                flow = np.ascontiguousarray(drift(x))
+        return given, flow
 
-    def _draws(self, flat):
-        """In-cell fractions (d, P), population choices (P,) and normal deviates (3, P)."""
-        n = flat.size * self.per_cell
-        fraction, choice, z = np.empty((self.block.d, n)), np.empty(n), np.empty((3, n))
-        if self.sites.size:
-            fraction[:], z[:] = np.tile(self.sites, flat.size), np.tile(self.deviates, flat.size)
-            draws.quiet_choices(self.seed, self.species, flat, self.points, choice)
+
+def _mixture(populations, scale: float) -> draws.Mixture:
+    """The populations as `draws.particles` takes them."""
+    kinds, numbers = np.zeros(len(populations), np.int64), np.zeros((len(populations), 3))
+    for k, population in enumerate(populations):
+        density = population.density
+        if isinstance(density, Sheet):
+            kinds[k], numbers[k] = draws.SHEET, (density.axis, density.place, density.half_thickness)
+        elif callable(density):
+            kinds[k] = draws.GIVEN
         else:
-            like = self.species if self.recipe.positions_of is None else self.recipe.positions_of
-            draws.uniform_positions(self.seed, like, flat, self.per_cell, fraction)
-            draws.random(self.seed, self.species, flat, self.per_cell, choice, z)
-        return fraction, choice, z
-
-    def _needs_positions(self) -> bool:
-        return any(callable(p.density) or callable(p.drift) for p in self.recipe.populations)
-
-    def _positions(self, where, fraction):
-        spacing = np.array(self.block.spacing)[:, None]
-        return (np.repeat(where, self.per_cell, axis=1) + fraction) * spacing
-
-    def _id(self, flat):
-        index = np.arange(self.per_cell, dtype=np.uint64)
-        return (flat.astype(np.uint64)[:, None] * np.uint64(self.per_cell) + index).ravel()
+            kinds[k], numbers[k, 0] = draws.NUMBER, density
+    drifts = [(0.0, 0.0, 0.0) if callable(p.drift) else p.drift for p in populations]
+    spreads = [p.thermal_velocity for p in populations]
+    return draws.Mixture(kinds, numbers, np.array(drifts, dtype=float), np.array(spreads, dtype=float), scale)
 
 
 def _geometric_cells(block: Block):
@@ -160,32 +179,3 @@ def _geometric_cells(block: Block):
     )
 
 
-def _velocities(populations, x, choice, z):
-    """Velocities (3, P), made of the deviates ``z`` in place, and total density (number or (P,))."""
-    drifts = [p.drift for p in populations]
-    spreads = np.array([p.thermal_velocity for p in populations], dtype=float)
-    if len(populations) == 1:
-        (drift,), density = drifts, populations[0].density
-        z *= spreads.T
-        for component, u in zip(z, drift(x) if callable(drift) else drift, strict=True):
-            component += u
-        return z, density(x) if callable(density) else density
-    densities = np.empty((len(populations), choice.size))
-    for row, population in zip(densities, populations, strict=True):
-        row[:] = population.density(x) if callable(population.density) else population.density
-    total = draws.mix(densities, choice, np.array(drifts, dtype=float), spreads, z)
-    return z, total
-
-
-def _owned(chunk: Chunk) -> Chunk:
-    """The particles whose support cell the block owns (`draws.support` marks the others by −1)."""
-    keep = chunk.cell >= 0
-    if keep.all():
-        return chunk
-    return Chunk(
-        chunk.cell[keep],
-        np.ascontiguousarray(chunk.s[:, keep]),
-        np.ascontiguousarray(chunk.v[:, keep]),
-        None if chunk.weight is None else chunk.weight[keep],
-        None if chunk.id is None else chunk.id[keep],
-    )

@@ -13,75 +13,108 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from ecsim.particles.scalar import float_of, formula
 
 POSITION_DRAW, VELOCITY_DRAW, SHIFT_DRAW = 0, 1, 2
 """Which of a particle's draws a Philox block serves (the draw number of the counter)."""
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
-_LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+_W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+_LOW, _32, _16 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(16)
+NEAR = 5.0
+_BITS_OF_2_52 = np.uint64(0x4330000000000000)
+_TEN, _TEN_BITS = np.uint64(10), np.uint64(1023)
 
 
-@njit(cache=True, inline="always")
+@formula
 def philox(c0, c1, c2, c3, k0, k1):
-    """Four random 32-bit words for a counter (c0 … c3) and a key (k0, k1), all uint32."""
+    """Four random 32-bit words for a counter (c0 … c3) and a key (k0, k1), all uint64 below 2³².
+
+    Words are the low halves of 64 bits, whatever is in the high ones: that is what vector instructions multiply.
+    """
     for _ in range(10):
-        p0 = _M0 * np.uint64(c0)
-        p1 = _M1 * np.uint64(c2)
-        c0, c1, c2, c3 = (
-            np.uint32(p1 >> _32) ^ c1 ^ k0,
-            np.uint32(p1 & _LOW),
-            np.uint32(p0 >> _32) ^ c3 ^ k1,
-            np.uint32(p0 & _LOW),
-        )
-        k0 = np.uint32(k0 + _W0)
-        k1 = np.uint32(k1 + _W1)
-    return c0, c1, c2, c3
+        p0 = _M0 * (c0 & _LOW)
+        p1 = _M1 * (c2 & _LOW)
+        c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1, (p0 >> _32) ^ c3 ^ k1, p0
+        k0 = (k0 + _W0) & _LOW
+        k1 = (k1 + _W1) & _LOW
+    return c0 & _LOW, c1 & _LOW, c2 & _LOW, c3 & _LOW
 
 
-@njit(cache=True, inline="always")
+@formula
 def words_of(seed, species, cell, index, draw):
-    """The four 32-bit words of one draw of one particle; every argument is a non-negative integer."""
+    """The four 32-bit words, as uint64, of one draw of one particle; every argument is a non-negative integer."""
     key, where = np.uint64(seed), np.uint64(cell)
-    return philox(
-        np.uint32(index),
-        np.uint32(where & _LOW),
-        np.uint32(where >> _32),
-        np.uint32((np.uint32(species) << np.uint32(16)) | np.uint32(draw)),
-        np.uint32(key & _LOW),
-        np.uint32(key >> _32),
-    )
+    which = (np.uint64(species) << _16) | np.uint64(draw)
+    return philox(np.uint64(index), where & _LOW, where >> _32, which, key & _LOW, key >> _32)
 
 
-@njit(cache=True, inline="always")
+@formula
+def _half_above(word):
+    """word + ½ as float64, for a uint64 below 2⁵²: as the mantissa of a number above 2⁵², which any vector unit can."""
+    return float_of(word | _BITS_OF_2_52) - (2.0**52 - 0.5)
+
+
+@formula
 def unit32(word):
     """A uniform number inside (0, 1): the middle of one of 2³² equal intervals."""
-    return (np.float64(word) + 0.5) * 2.0**-32
+    return _half_above(word) * 2.0**-32
 
 
-@njit(cache=True, inline="always")
+@formula
 def unit42(word, extra):
     """A uniform number inside (0, 1) with 42 bits: those of ``word`` and the ten lowest of ``extra``."""
-    return (np.float64(word) * 1024.0 + np.float64(extra & np.uint32(1023)) + 0.5) * 2.0**-42
+    return _half_above((word << _TEN) | (extra & _TEN_BITS)) * 2.0**-42
 
 
-@njit(cache=True, inline="always")
+@formula
 def normal_quantile(u):
     """Inverse of the standard normal distribution function for 0 < u < 1, relative error below 1e-15.
 
     Wichura 1988, "Algorithm AS 241", Applied Statistics 37, 477 (PPND16).
     """
+    if is_central(u):
+        return central_quantile(u)
+    r = tail_radius(u)
+    return near_tail(r) if abs(r) <= NEAR else far_tail(r)
+
+
+@formula
+def is_central(u):
+    """Whether ``central_quantile`` holds, as it does for 85 % of all u."""
+    return abs(u - 0.5) <= 0.425
+
+
+@formula
+def central_quantile(u):
+    """The normal quantile where u ``is_central``."""
     q = u - 0.5
-    if abs(q) <= 0.425:
-        r = 0.180625 - q * q
-        return q * _ratio_centre(r)
-    r = math.sqrt(-math.log(u if q < 0.0 else 1.0 - u))
-    z = _ratio_middle(r - 1.6) if r <= 5.0 else _ratio_tail(r - 5.0)
-    return -z if q < 0.0 else z
+    return q * _ratio_centre(0.180625 - q * q)
 
 
-@njit(cache=True, inline="always")
+@formula
+def tail_radius(u):
+    """r = √(−ln min(u, 1 − u)), with the sign of the quantile, which is a function of it."""
+    r = math.sqrt(-math.log(u if u < 0.5 else 1.0 - u))
+    return -r if u < 0.5 else r
+
+
+@formula
+def near_tail(r):
+    """The normal quantile where u is not central and |r| at most NEAR."""
+    z = _ratio_middle(abs(r) - 1.6)
+    return -z if r < 0.0 else z
+
+
+@formula
+def far_tail(r):
+    """The normal quantile where |r| is above NEAR."""
+    z = _ratio_tail(abs(r) - NEAR)
+    return -z if r < 0.0 else z
+
+
+@formula
 def _ratio_centre(r):
     top = 2.5090809287301226727e3 * r + 3.3430575583588128105e4
     top = top * r + 6.7265770927008700853e4
@@ -99,7 +132,7 @@ def _ratio_centre(r):
     return top / (low * r + 1.0)
 
 
-@njit(cache=True, inline="always")
+@formula
 def _ratio_middle(r):
     top = 7.74545014278341407640e-4 * r + 2.27238449892691845833e-2
     top = top * r + 2.41780725177450611770e-1
@@ -117,7 +150,7 @@ def _ratio_middle(r):
     return top / (low * r + 1.0)
 
 
-@njit(cache=True, inline="always")
+@formula
 def _ratio_tail(r):
     top = 2.01033439929228813265e-7 * r + 2.71155556874348757815e-5
     top = top * r + 1.24266094738807843860e-3

@@ -16,6 +16,20 @@ Profile = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
+class Sheet:
+    """The profile sech²((x − place)/half_thickness) along ``axis``, which loading evaluates in its own loop."""
+
+    axis: int
+    place: float
+    half_thickness: float
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Values (P,) at positions (d, P), without overflow."""
+        e = np.exp(-2.0 * np.abs((x[self.axis] - self.place) / self.half_thickness))
+        return 4.0 * e / (1.0 + e) ** 2
+
+
+@dataclass(frozen=True)
 class Population:
     """One Maxwellian: number density, drift and thermal velocity √(T/m) along x, y, z.
 

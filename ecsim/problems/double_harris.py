@@ -25,7 +25,7 @@ import numpy as np
 from ecsim.fields.operators import curl
 from ecsim.grid import Block
 from ecsim.keys import key
-from ecsim.particles.recipe import Population, Recipe
+from ecsim.particles.recipe import Population, Recipe, Sheet
 from ecsim.problems import common
 
 species_keys = ()
@@ -110,21 +110,15 @@ def _recipe(deck, k: int) -> Recipe:
     spread = (math.sqrt(temperature(deck, k) * abs(s.charge_to_mass)),) * 3
 
     def sheet(place: float, sign: float) -> Population:
-        """The carriers of the current of one sheet: density sech²((y − place)/λ), drift along ``sign``."""
+        """The carriers of the current of one sheet, with a drift along ``sign``."""
         drift = [0.0, 0.0, 0.0]
         drift[p.current] = sign * drift_speed(deck, k)
-        return Population(lambda x: sech2((x[p.across] - place) / p.half_thickness), tuple(drift), spread)
+        return Population(Sheet(p.across, place, p.half_thickness), tuple(drift), spread)
 
     first, second = sheets(deck)
     background = Population(p.background, (0.0, 0.0, 0.0), spread)
     populations = (sheet(first, 1.0), sheet(second, -1.0), background)
     return Recipe(common.charge(s), populations, common.shared_positions(deck, k))
-
-
-def sech2(u):
-    """sech²(u), without overflow."""
-    e = np.exp(-2.0 * np.abs(u))
-    return 4.0 * e / (1.0 + e) ** 2
 
 
 def log_cosh(u):
