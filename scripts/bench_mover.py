@@ -11,13 +11,14 @@ import argparse
 import json
 from collections import defaultdict
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
 from ecsim.backend.cuda import CudaBackend
 from ecsim.backend.cuda.move import LEAVERS
 from ecsim.backend.cuda.store import SLACK
-from ecsim.grid import Block, Grid
+from ecsim.grid import Block, Grid, Part
 
 DT, SPEED = 1.0, 0.0343          # cells a step: 8 % leave their cell
 VARIANTS = [{"OCCUPANCY": occupancy, "MOST": batch} for occupancy, batch in ((4, 64), (3, 64), (5, 32))]
@@ -109,13 +110,22 @@ def time_products(backend, cells, order, repeats=15) -> dict:
     offsets = ((2 * order + 1) ** block.d + 1) // 2
     stencil, x = xp.random.default_rng(4).standard_normal((offsets, 9, *block.padded)), xp.ones((3, *block.padded))
     out, ghosts = xp.empty((3, *block.cells)), backend.periodic_ghosts(block)
-    basis, h, w = xp.full((30, out.size), 1e-3), xp.full(30, 1e-3), xp.ones(out.size)
+    basis, h, w, next_one = xp.full((30, out.size), 1e-3), xp.full(30, 1e-3), xp.ones(out.size), xp.empty(out.size)
+    pad, ends = backend.padding(block, ()), xp.full(31, 1e-3)
     verbs = {"matvec": lambda: backend.matvec(stencil, x, out),
              "field operator": lambda: backend.field_operator(stencil, x, out, block.spacing, 0.1),
              "fill 3 components": lambda: ghosts.fill(x), "fill stencil": lambda: ghosts.fill(stencil),
-             "add stencil": lambda: ghosts.add(stencil),
+             "add stencil": lambda: ghosts.add(stencil), "pad 3 components": lambda: pad(out, x),
              "Krylov dots, 30": lambda: backend.krylov.dots(basis, w),
-             "Krylov project out, 30": lambda: backend.krylov.project_out(basis, h, w)}
+             "Krylov dots, 3": lambda: backend.krylov.dots(basis[:3], w),
+             "Krylov project out, 30": lambda: backend.krylov.project_out(basis, h, w),
+             "Krylov close, 30": lambda: backend.krylov.close(basis, h, ends, w, next_one)()}
+    for k in range(block.d):
+        low = tuple(order * (axis == k) for axis in range(block.d))
+        inner = Part(low, tuple(n - layers for n, layers in zip(cells, low, strict=True)))
+        for name, part in (("inner", inner), ("outer", inner._replace(outside=True))):
+            verbs[f"{name} nodes, axis {k} cut"] = partial(
+                backend.field_operator, stencil, x, out, block.spacing, 0.1, part)
     for k in range(2 + repeats):
         if k == 2:
             backend.medians()
@@ -162,7 +172,7 @@ def main() -> None:
     for cells, per_cell, order, extra in sizes[:1] if options.quick else sizes:
         rows["moves"].append(time_moves(backend, cells, per_cell, order, **extra))
         show_moves(rows["moves"][-1])
-    for cells, order in () if options.quick else (((160, 80, 80), 1), ((80, 80, 80), 2)):
+    for cells, order in () if options.quick else (((160, 80, 80), 1), ((80, 80, 80), 1), ((80, 80, 80), 2)):
         found = rows["products"]["x".join(map(str, cells)) + f" order {order}"] = time_products(backend, cells, order)
         print(f"{cells} order {order}: " + ", ".join(f"{name} {ms:.3f} ms" for name, ms in found.items() if " " in name
                                                     or name == "matvec"), flush=True)
