@@ -26,8 +26,7 @@ def advance(p: Plasma, inspect: Callable[[Plasma], None] | None = None) -> None:
                 s.store.push(0.5 * dt)                                        # x^{1/2} = x^0 + ½Δt v^0      (1)
 
     with phase("assembly"):
-        p.B_nodes[p.owned] = ops.to_nodes(p.B)
-        halo.fill(p.B_nodes)
+        halo.pad(ops.to_nodes(p.B), p.B_nodes)
         p.mass_matrix.clear()
         p.moments[...] = 0.0
         p.backend.assemble(p.stores, p.betas, method=p.method,                # ρ, Ĵ, M at x^{n+1/2}       (4–6)
@@ -42,8 +41,7 @@ def advance(p: Plasma, inspect: Callable[[Plasma], None] | None = None) -> None:
         source = E + theta * dt * (ops.curl_to_nodes(p.B) - J_hat)                                     #   (8)
         p.solution = p.gmres.solve(p.field_operator, source, p.guess(E), p.tolerance)
         p.remember(E)
-        p.E_theta[p.owned] = p.solution.x                                     # E^{n+θ}
-        halo.fill(p.E_theta)
+        halo.pad(p.solution.x, p.E_theta)                                     # E^{n+θ}
 
     if inspect is not None:
         inspect(p)

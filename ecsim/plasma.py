@@ -97,6 +97,8 @@ class Plasma:
 
         FloatingPointError names the species that met a value which is not finite; RuntimeError that lost particles.
         """
+        for store in self.stores:
+            store.finish_move()
         self._sum_up()
         self._check_finite(f"after cycle {self.step}")
         for s, number, first in zip(self.species, self._numbers, self._first_numbers, strict=True):

@@ -316,7 +316,8 @@ class Mailbox:
         away = 1 if block.origin[axis] else 2
         self.sides = np.where((here >= 0) & (here < block.cells[axis]), 0, away).astype(np.int8)
 
-    def exchange(self, travellers, numbers):
+    def exchange(self, travellers, numbers, meanwhile):
+        assert not meanwhile
         home = self.owns(travellers[:, 0])
         assert numbers[0] == home.sum() and home[: numbers[0]].all()
         assert sum(numbers) == len(travellers) and max(numbers[1:]) == sum(numbers[1:])

@@ -6,6 +6,8 @@ corner is at home; as long as anyone is still under way, another round follows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from ecsim.parallel.topology import Topology
@@ -35,17 +37,16 @@ class Migration:
         steps = self._steps(self.axis, np.arange(topology.grid.cells[self.axis]))
         self.sides = np.where(steps < 0, 1, np.where(steps > 0, 2, 0)).astype(np.int8)
 
-    def exchange(self, travellers, numbers: tuple[int, int, int] | None = None):
+    def exchange(self, travellers, numbers: tuple[int, int, int] | None = None, meanwhile: Sequence = ()):
         """Send (n, words) rows to the owners of their cells and return those that arrive here (collective).
 
-        numbers : where the rows lie by ``sides`` already, how many there are of each. The order of what is returned
-        depends on the ranks only.
+        numbers : where the rows lie by ``sides`` already, how many there are of each.  meanwhile : functions that are
+        called while rows travel. The order of what is returned depends on the ranks only.
         """
         with self.transport.phase("migrate"):
-            home, away = self._round(travellers, numbers)
-            while away:
-                home, away = self._round(home)
-            return home
+            home: list = []
+            self.transport.beside(self._passing(travellers, numbers, home), meanwhile)
+            return home[0]
 
     def local(self, cells):
         """Flat cells of this block, int64, of global ones that it owns."""
@@ -54,37 +55,42 @@ class Migration:
             flat = flat * n + self._coordinate(axis, cells) - origin
         return flat
 
-    def _round(self, travellers, numbers=None):
-        """One exchange along every cut dimension; returns what is here then, and how many anywhere are not at home.
+    def _passing(self, travellers, numbers, home: list) -> Iterator[None]:
+        """Rounds along every cut dimension until nobody is away; yields whenever an exchange is under way.
 
-        With at most three ranks along a dimension, the shorter way is never longer than one.
+        With at most three ranks along a dimension, the shorter way is never longer than one, and one round will do.
         """
-        for axis in self.topology.split:
-            travellers = self._along(axis, travellers, numbers if axis == self.axis else None)
-        if max(self.topology.ranks) <= 3:
-            return travellers, 0
-        xp = self.transport.xp
-        away = xp.zeros(len(travellers), bool)
+        away = True
+        while away:
+            for axis in self.topology.split:
+                sides = self._by_side(axis, travellers, numbers if axis == self.axis else None)
+                from_low, from_high = self.transport.exchange_counts(self.neighbours[axis], *map(len, sides[1:]))
+                travellers = self.transport.xp.empty((len(sides[0]) + from_low + from_high, travellers.shape[1]))
+                travellers[: len(sides[0])] = sides[0]
+                arrivals = travellers[len(sides[0]) :]
+                pending = self.transport.start(self.neighbours[axis], *sides[1:], arrivals[:from_low],
+                                               arrivals[from_low:])
+                yield
+                self.transport.finish(pending)
+            numbers = None
+            away = max(self.topology.ranks) > 3 and self._anyone_away(travellers)
+        home.append(travellers)
+
+    def _anyone_away(self, travellers) -> bool:
+        """Whether anyone anywhere is not at home."""
+        away = self.transport.xp.zeros(len(travellers), bool)
         for axis in self.topology.split:
             away |= self._steps(axis, self._coordinate(axis, travellers[:, 0])) != 0
-        return travellers, float(self.transport.sum(away.sum(dtype=np.float64).reshape(1))[0])
+        return float(self.transport.sum(away.sum(dtype=np.float64).reshape(1))[0]) > 0.0
 
-    def _along(self, axis: int, travellers, numbers=None):
-        """Pass on, to the nearer side, those whose owner sits elsewhere along a dimension; what stays comes first."""
-        peers, xp = self.neighbours[axis], self.transport.xp
+    def _by_side(self, axis: int, travellers, numbers=None) -> tuple:
+        """Those that stay along a dimension, and those whose way leads to the low and to the high neighbour."""
         if numbers is None:
             steps = self._steps(axis, self._coordinate(axis, travellers[:, 0]))
-            stay, low, high = (xp.ascontiguousarray(travellers[chosen])
-                               for chosen in (steps == 0, steps < 0, steps > 0))
-        else:
-            ends = np.cumsum(numbers)
-            stay, low, high = travellers[: ends[0]], travellers[ends[0] : ends[1]], travellers[ends[1] : ends[2]]
-        from_low, from_high = self.transport.exchange_counts(peers, len(low), len(high))
-        here = xp.empty((len(stay) + from_low + from_high, travellers.shape[1]))
-        here[: len(stay)] = stay
-        arrivals = here[len(stay) :]
-        self.transport.exchange(peers, low, high, arrivals[:from_low], arrivals[from_low:])
-        return here
+            return tuple(self.transport.xp.ascontiguousarray(travellers[chosen])
+                         for chosen in (steps == 0, steps < 0, steps > 0))
+        ends = np.cumsum(numbers)
+        return travellers[: ends[0]], travellers[ends[0] : ends[1]], travellers[ends[1] : ends[2]]
 
     def _steps(self, axis: int, coordinate):
         """Ranks to go along a dimension, negative towards the low side, the shorter way round the box."""

@@ -274,6 +274,9 @@ class ParticleStore:
                 self._rearrange()
         return total[:5]
 
+    def finish_move(self) -> None:
+        """Nothing is left to be done after a move."""
+
     # -- looking -----------------------------------------------------------------------------------------------
 
     def sums(self) -> np.ndarray:

@@ -45,7 +45,7 @@ def pack(store, counted: Count, n: int):
 
 
 def append(store, rows) -> None:
-    """Append rows to their cells; those for which a cell has no room, or that come in a crowd, are sorted in."""
+    """Append rows to their cells. Where a cell has no room, or a crowd comes, they are left to `append_late`."""
     n, xp = len(rows), store.backend.xp
     if not n:
         return
@@ -56,6 +56,11 @@ def append(store, rows) -> None:
     _launch(store, "append_rows", store.n_cells,
             (*store.rows, store.first, store.count, rows, order, starts, added, store.n_cells))
     store.n_inserted += n
+    store.late = rows, cells, added
+
+
+def append_late(store, rows, cells, added) -> None:
+    """Sort in those rows that ``append`` has left, if there are any."""
     if int(added[store.n_cells]):
         late = added[cells] > 0
         store.n_inserted -= int(late.sum())

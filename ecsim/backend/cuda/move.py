@@ -9,9 +9,6 @@ than one cell, or leave the block where it is cut, stay in the outbox and go thr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from ecsim.backend.cuda import migrate
@@ -86,77 +83,80 @@ class Outbox:
         return n_cells + records // LEAST_IN_FULL_RUN + 1
 
 
-@dataclass(frozen=True)
-class Departure:
-    """Particles that the outbox does not bring home: ``rows`` by side, ``numbers`` of those that stay, go low, high."""
-
-    rows: Any
-    numbers: tuple[int, int, int]
-
-
 def move(stores: list, betas: list[float], dt: float, E_nodes=None, B_nodes=None) -> list:
     """Kick (where fields are given) and push the particles of all stores and bring every one to its cell.
 
     Returns the sums of each store's new velocities (5,) on the device where there was a kick. Particles that are not
-    finite stay in their cell and make the energy NaN. While the kernels of one store run, the host looks after the
-    travellers of the one before. Collective where stores have a migration.
+    finite stay in their cell and make the energy NaN. The travellers of one store pass between blocks while the kernels
+    of the next run; each store's ``finish_move`` is still to be called. Collective where stores have a migration.
     """
-    sums, before, departed = [], None, None
-    for store, beta in zip(stores, betas, strict=True):
-        plan = _plan(store, E_nodes is not None)
-        total, counted = _launch(store, plan, beta, dt, E_nodes, B_nodes)
-        sums.append(total)
-        if before is not None:
-            _settle(before, departed)
-        before, departed = store, _depart(store, counted)
-    if before is not None:
-        _settle(before, departed)
-    return sums
+    flights = [Flight(store, beta, dt, E_nodes, B_nodes) for store, beta in zip(stores, betas, strict=True)]
+    for before, flight in zip([None, *flights], flights, strict=False):
+        if before is None:
+            flight.launch()
+        else:
+            before.settle(flight.launch)
+        flight.depart()
+    if flights:
+        flights[-1].settle()
+    return [flight.sums for flight in flights]
 
 
-def _launch(store, plan: tuple, beta: float, dt: float, E_nodes, B_nodes) -> tuple:
-    """Start the kernels; returns the sums, and the count of those for other blocks where there are such."""
-    spare = POOL * WARPS * plan[2]
-    store.backend.outbox.reserve(store.n_cells, max(int(FRACTION * store.n), LEAST_RECORDS) + spare,
-                                 store.record_words)
-    sums = _move_cells(store, plan, beta, dt, E_nodes, B_nodes)
-    _append_arrivals(store)
-    return sums, None if store.migration is None else migrate.count(store)
+class Flight:
+    """The move of one store, in three steps: only the first and second use the outbox, which all stores share.
 
+    ``sums`` : see `move`.
+    """
 
-def _depart(store, counted) -> Departure | None:
-    """Finish what a full cell or outbox has left, and take the far leavers out of the outbox, if there may be any."""
-    backend, outbox = store.backend, store.backend.outbox
-    status = backend.to_host(outbox.status)
-    while status[UNBINNED]:
-        plan = _plan(store, False)
-        records = int(status[RECORDS]) + int(status[UNBINNED])
-        outbox.grow(store.n_cells, records + records // 8 + POOL * WARPS * plan[2], store.record_words)
-        _move_cells(store, plan, 0.0, 0.0, resume=1)
-        _append_arrivals(store)
-        counted = None
+    def __init__(self, store, beta: float, dt: float, E_nodes, B_nodes) -> None:
+        self.store, self.arguments = store, (beta, dt, E_nodes, B_nodes)
+        self.sums = self._counted = self._rows = None
+        self._numbers = (0, 0, 0)
+
+    def launch(self) -> None:
+        """Start the kernels."""
+        store, plan = self.store, _plan(self.store, self.arguments[2] is not None)
+        spare = POOL * WARPS * plan[2]
+        with store.backend.timer.phase("mover"):
+            store.backend.outbox.reserve(store.n_cells, max(int(FRACTION * store.n), LEAST_RECORDS) + spare,
+                                         store.record_words)
+            self.sums = _move_cells(store, plan, *self.arguments)
+            _append_arrivals(store)
+            self._counted = None if store.migration is None else migrate.count(store)
+
+    def depart(self) -> None:
+        """Finish what a full cell or outbox has left, and take the far leavers out of the outbox, if there may be any."""
+        store, backend, outbox = self.store, self.store.backend, self.store.backend.outbox
         status = backend.to_host(outbox.status)
-    if status[SHORT_CELLS]:
-        store.make_room(outbox.need)
-        _append_arrivals(store, again=1)
-    if store.migration is None and not status[FAR_RECORDS]:
-        return None
-    if counted is None:
-        counted = migrate.count(store)
-        status = backend.to_host(outbox.status)
-    n, low, high = (int(status[k]) for k in (FAR_RECORDS, AWAY_LOW, AWAY_HIGH))
-    store.n_inserted -= n
-    return Departure(migrate.pack(store, counted, n), (n - low - high, low, high))
+        while status[UNBINNED]:
+            plan = _plan(store, False)
+            records = int(status[RECORDS]) + int(status[UNBINNED])
+            outbox.grow(store.n_cells, records + records // 8 + POOL * WARPS * plan[2], store.record_words)
+            _move_cells(store, plan, 0.0, 0.0, resume=1)
+            _append_arrivals(store)
+            self._counted = None
+            status = backend.to_host(outbox.status)
+        if status[SHORT_CELLS]:
+            store.make_room(outbox.need)
+            _append_arrivals(store, again=1)
+        if store.migration is None and not status[FAR_RECORDS]:
+            return
+        if self._counted is None:
+            self._counted = migrate.count(store)
+            status = backend.to_host(outbox.status)
+        n, low, high = (int(status[k]) for k in (FAR_RECORDS, AWAY_LOW, AWAY_HIGH))
+        self._rows, self._numbers = migrate.pack(store, self._counted, n), (n - low - high, low, high)
+        store.n_inserted -= n
 
-
-def _settle(store, departed: Departure | None) -> None:
-    """Bring the travellers to their blocks and cells."""
-    if departed is None:
-        return
-    rows = departed.rows
-    if store.migration is not None:
-        rows = store.migration.exchange(rows, departed.numbers)
-    migrate.append(store, rows)
+    def settle(self, meanwhile=None) -> None:
+        """Bring the far leavers to their blocks and cells; ``meanwhile`` is called while they travel."""
+        beside = [] if meanwhile is None else [meanwhile]
+        if self.store.migration is not None:
+            self._rows = self.store.migration.exchange(self._rows, self._numbers, beside)
+        elif meanwhile is not None:
+            meanwhile()
+        if self._rows is not None:
+            migrate.append(self.store, self._rows)
 
 
 def _plan(store, kick: bool) -> tuple[dict, int, int]:

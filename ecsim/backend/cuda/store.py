@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ecsim.backend.cuda import move as mover
+from ecsim.backend.cuda.migrate import append_late
 
 SLACK = 0.25                # spare slots of a cell as a share of its particles …
 LEAST_SLACK = 6.0           # … but at least so many times the square root of them, and a few more
@@ -44,6 +45,7 @@ class CudaParticleStore:
         self.backend, self.block, self.weight, self.gather_dtype = backend, block, weight, gather_dtype
         self.migration = migration
         xp = backend.xp
+        self.late: tuple | None = None
         self.sides = None if migration is None else xp.asarray(migration.sides)
         self.s, self.v = xp.empty((block.d, 0), position_dtype), xp.empty((3, 0))
         self.w = None if weight is not None else xp.empty(0)
@@ -247,6 +249,7 @@ class CudaParticleStore:
     def push(self, dt: float) -> None:
         """Positions ``dt`` on at present velocities, wrapped, sorted."""
         mover.move([self], [0.0], dt)
+        self.finish_move()
 
     def move(self, beta: float, dt: float, E_nodes, B_nodes):
         """Kick by E^{n+θ} and B^n, push by ``dt``, wrap, sort.
@@ -254,7 +257,15 @@ class CudaParticleStore:
         beta : q Δt / 2m.  E_nodes, B_nodes : (3, *padded) with valid ghosts.
         Returns ``sums`` of the new velocities, on the device; the first is NaN if a particle is no longer finite.
         """
-        return mover.move([self], [beta], dt, E_nodes, B_nodes)[0]
+        sums = mover.move([self], [beta], dt, E_nodes, B_nodes)[0]
+        self.finish_move()
+        return sums
+
+    def finish_move(self) -> None:
+        """What the backend's ``move`` leaves to be done before anyone looks at the particles: the host waits for it."""
+        late, self.late = self.late, None
+        if late is not None:
+            append_late(self, *late)
 
     def move_plainly(self, beta: float, dt: float, E_nodes, B_nodes):
         """What `move` does, by a push in place and a full sort: the check, for blocks that span the box.
