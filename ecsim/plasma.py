@@ -97,8 +97,6 @@ class Plasma:
 
         FloatingPointError names the species that met a value which is not finite; RuntimeError that lost particles.
         """
-        for store in self.stores:
-            store.finish_move()
         self._sum_up()
         self._check_finite(f"after cycle {self.step}")
         for s, number, first in zip(self.species, self._numbers, self._first_numbers, strict=True):
@@ -118,6 +116,8 @@ class Plasma:
         """Field energies, sums and numbers of the species and the wish to stop, over all ranks in one reduction."""
         xp, volume = self.backend.xp, self.block.volume
         energies = xp.stack([field_energy(self.E[self.owned], volume), field_energy(self.B[self.owned], volume)])
+        for store in self.stores:
+            store.finish_move()
         counts = xp.asarray([float(self.stop_requested), *(float(s.store.n) for s in self.species)])
         mine = xp.concatenate([energies, *self.sums, counts])
         total = self.backend.to_host(self.halo.sum(mine))

@@ -63,23 +63,26 @@ extern "C" __global__ void __launch_bounds__(128)
     if (high) atomicAdd(&status[AWAY_HIGH], (Word)high);
 }
 
-// ends: running sums of counts.
+// The first n rows; ends: running sums of counts.
 extern "C" __global__ void __launch_bounds__(128)
-    pack_leavers(Word* rows, const int* counts, const int* ends, const Word* records, const RunHead* heads, int nx, int ny,
-                 int nz, const Box box, const signed char* sides, int axis) {
+    pack_leavers(Word* rows, int n, const int* counts, const int* ends, const Word* records, long long capacity,
+                 const RunHead* heads, const Word* status, int nx, int ny, int nz, const Box box, const signed char* sides,
+                 int axis) {
     const Grid grid = {nx, ny, nz};
     const int cell = blockIdx.x * 128 + threadIdx.x, n_cells = grid.ncells();
-    if (cell >= n_cells) return;
+    if (cell >= n_cells || status[RECORDS] > capacity) return;
     int next[3];
 #pragma unroll
     for (int k = 0; k < 3; ++k) next[k] = ends[(long long)k * n_cells + cell] - counts[(long long)k * n_cells + cell];
-    each_far(heads, cell, [&](unsigned number) {
+    each_far(heads, cell, [&](unsigned from) {
         Particle p;
         __align__(16) Word record[WORDS];
-        unpack(records + (Word)number * WORDS, p);
+        unpack(records + (Word)from * WORDS, p);
         const int to = wrap(grid, box, cell, p), side = side_of(box, to, sides, axis);
         pack(p, record);
-        Word* row = rows + (long long)(side == 0 ? next[0]++ : side == 1 ? next[1]++ : next[2]++) * ROW;
+        const int number = side == 0 ? next[0]++ : side == 1 ? next[1]++ : next[2]++;
+        if (number >= n) return;
+        Word* row = rows + (long long)number * ROW;
         row[0] = bits((double)to);
 #pragma unroll
         for (int k = 0; k < WORDS; ++k) row[1 + k] = record[k];

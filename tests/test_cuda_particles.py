@@ -174,6 +174,32 @@ def test_a_full_cell_grows_and_reorders_nothing(backend, rng, monkeypatch):
     assert len(layouts) > 2
 
 
+@pytest.mark.parametrize("cramped", [False, True])
+def test_all_species_at_once_are_each_alone(backend, rng, monkeypatch, cramped):
+    """Also when the outbox and cells run full in between."""
+    if cramped:
+        monkeypatch.setattr(mover, "FRACTION", 0.0)
+        monkeypatch.setattr(mover, "LEAST_RECORDS", 5 * mover.POOL)
+        monkeypatch.setattr(mover, "POOL", 0)
+        monkeypatch.setattr(store_module, "SLACK", 0.0)
+        monkeypatch.setattr(store_module, "LEAST_SLACK", 0.0)
+    block, betas = block_of((3, 4, 2)), [BETA, -0.7, 0.1]
+    E, B = (backend.from_host(a) for a in fields(rng, block))
+    kinds = [({"ids": True}, 1500, 0.6), ({"weight": 0.3, "position_dtype": "float32"}, 0, 0.1),
+             ({"weight": -0.2, "ids": True}, 900, 2.5)]
+    given = [particles(rng, block, n, speed) for _, n, speed in kinds]
+    other = type(backend)()
+    alone, together = ([filled(maker, block, some, **options)
+                        for some, (options, *_) in zip(given, kinds, strict=True)] for maker in (backend, other))
+    for _ in range(3):
+        expected = [store.move(beta, DT, E, B) for store, beta in zip(alone, betas, strict=True)]
+        found = other.move(together, betas, DT, E, B)
+        for one, two, a, b in zip(alone, together, expected, found, strict=True):
+            two.finish_move()
+            np.testing.assert_array_equal(backend.to_host(a), backend.to_host(b))
+            np.testing.assert_equal(two.to_host(), one.to_host())
+
+
 @pytest.mark.parametrize("case", ["cic 3d", "tsc 2d"])
 def test_fused_and_plain_sort_agree(backend, rng, case):
     cells, order, dtype, weight, speed, n = CASES[case]

@@ -36,11 +36,12 @@ def count(store) -> Count:
 
 
 def pack(store, counted: Count, n: int):
-    """Rows (n, 1 + words) float64 of the far leavers in the outbox."""
+    """Rows (n, 1 + words) float64 of the far leavers in the outbox, or of the first n of them."""
     outbox, rows = store.backend.outbox, store.backend.xp.empty((n, 1 + store.record_words))
     if n:
         _launch(store, "pack_leavers", store.n_cells,
-                (rows, counted.counts, counted.ends, outbox.words, outbox.heads, *store.geometry, *_where(store)))
+                (rows, n, counted.counts, counted.ends, outbox.words, outbox.capacity(store.record_words), outbox.heads,
+                 outbox.status, *store.geometry, *_where(store)))
     return rows
 
 

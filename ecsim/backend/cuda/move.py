@@ -9,6 +9,8 @@ than one cell, or leave the block where it is cut, stay in the outbox and go thr
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ecsim.backend.cuda import migrate
@@ -30,7 +32,7 @@ def rows_of(arrays: dict) -> tuple:
 class Outbox:
     """Work space of the mover, shared by all species of a backend: records, run heads, counters, per-cell numbers.
 
-    ``status`` : the eight counters above.  ``progress`` : (n_cells, 2) slots a full outbox has left unbinned.
+    ``status`` : the eight counters above, of the latest move.  ``progress`` : (n_cells, 2) slots a full outbox has left unbinned.
     ``need`` : (n_cells,) particles a cell has with its arrivals.
     """
 
@@ -56,8 +58,11 @@ class Outbox:
         """Records of ``words`` 8-byte words that fit."""
         return self.words.size // words
 
-    def reserve(self, n_cells: int, records: int, words: int) -> None:
-        """Make room for a move; what is in the outbox is lost."""
+    def reserve(self, n_cells: int, records: int, words: int, moves: int) -> list:
+        """Make room for some moves, the largest of so many records; what is in the outbox is lost.
+
+        Returns a status for each move.
+        """
         if n_cells != self.n_cells:
             self._prepare(n_cells)
         if self.capacity(words) < records:
@@ -66,7 +71,7 @@ class Outbox:
         heads = self._heads_for(n_cells, self.capacity(words))
         if len(self.heads) < heads:
             self.heads = self.xp.empty((heads, HEAD_BYTES), np.uint8)
-        self.status.fill(0)
+        return list(self.xp.zeros((moves, len(self.status)), np.uint64))
 
     def grow(self, n_cells: int, records: int, words: int) -> None:
         """Make room for ``records`` in all and keep what is there."""
@@ -87,42 +92,49 @@ def move(stores: list, betas: list[float], dt: float, E_nodes=None, B_nodes=None
     """Kick (where fields are given) and push the particles of all stores and bring every one to its cell.
 
     Returns the sums of each store's new velocities (5,) on the device where there was a kick. Particles that are not
-    finite stay in their cell and make the energy NaN. The travellers of one store pass between blocks while the kernels
-    of the next run; each store's ``finish_move`` is still to be called. Collective where stores have a migration.
+    finite stay in their cell and make the energy NaN. The host works ahead of the device: the travellers of one store
+    pass between blocks while the kernels of the next run, and the last store is still on its way. Each store's
+    ``finish_move`` is to be called before anything looks at its particles. Collective where stores have a migration.
     """
     flights = [Flight(store, beta, dt, E_nodes, B_nodes) for store, beta in zip(stores, betas, strict=True)]
-    for before, flight in zip([None, *flights], flights, strict=False):
+    if not flights:
+        return []
+    outbox = stores[0].backend.outbox
+    statuses = outbox.reserve(stores[0].n_cells, max(flight.records for flight in flights),
+                              max(store.record_words for store in stores), len(stores))
+    for before, flight, status in zip([None, *flights], flights, statuses, strict=False):
         if before is None:
-            flight.launch()
+            flight.launch(status)
         else:
-            before.settle(flight.launch)
-        flight.depart()
-    if flights:
-        flights[-1].settle()
+            before.depart()
+            before.settle(partial(flight.launch, status))
+    stores[-1].flight = flights[-1]
     return [flight.sums for flight in flights]
 
 
 class Flight:
-    """The move of one store, in three steps: only the first and second use the outbox, which all stores share.
+    """The move of one store, in three steps; the first and second use the outbox, which all stores share.
 
-    ``sums`` : see `move`.
+    ``sums`` : see `move`.  ``records`` : room that it wants in the outbox.
     """
 
     def __init__(self, store, beta: float, dt: float, E_nodes, B_nodes) -> None:
         self.store, self.arguments = store, (beta, dt, E_nodes, B_nodes)
+        self.plan = _plan(store, E_nodes is not None)
+        self.records = max(int(FRACTION * store.n), LEAST_RECORDS) + POOL * WARPS * self.plan[2]
         self.sums = self._counted = self._rows = None
         self._numbers = (0, 0, 0)
 
-    def launch(self) -> None:
-        """Start the kernels."""
-        store, plan = self.store, _plan(self.store, self.arguments[2] is not None)
-        spare = POOL * WARPS * plan[2]
+    def launch(self, status) -> None:
+        """Start the kernels. Rows for the travellers are packed ahead, as many as there may be by the last time."""
+        store = self.store
         with store.backend.timer.phase("mover"):
-            store.backend.outbox.reserve(store.n_cells, max(int(FRACTION * store.n), LEAST_RECORDS) + spare,
-                                         store.record_words)
-            self.sums = _move_cells(store, plan, *self.arguments)
+            store.backend.outbox.status = status
+            self.sums = _move_cells(store, self.plan, *self.arguments)
             _append_arrivals(store)
-            self._counted = None if store.migration is None else migrate.count(store)
+            if store.migration is not None:
+                self._counted = migrate.count(store)
+                self._rows = migrate.pack(store, self._counted, store.most_travellers)
 
     def depart(self) -> None:
         """Finish what a full cell or outbox has left, and take the far leavers out of the outbox, if there may be any."""
@@ -134,7 +146,7 @@ class Flight:
             outbox.grow(store.n_cells, records + records // 8 + POOL * WARPS * plan[2], store.record_words)
             _move_cells(store, plan, 0.0, 0.0, resume=1)
             _append_arrivals(store)
-            self._counted = None
+            self._counted = self._rows = None
             status = backend.to_host(outbox.status)
         if status[SHORT_CELLS]:
             store.make_room(outbox.need)
@@ -144,8 +156,15 @@ class Flight:
         if self._counted is None:
             self._counted = migrate.count(store)
             status = backend.to_host(outbox.status)
-        n, low, high = (int(status[k]) for k in (FAR_RECORDS, AWAY_LOW, AWAY_HIGH))
-        self._rows, self._numbers = migrate.pack(store, self._counted, n), (n - low - high, low, high)
+        self._take_out(*(int(status[k]) for k in (FAR_RECORDS, AWAY_LOW, AWAY_HIGH)))
+
+    def _take_out(self, n: int, low: int, high: int) -> None:
+        """The rows of n far leavers, of which some go to the low and to the high neighbour."""
+        store = self.store
+        if self._rows is None or len(self._rows) < n:
+            self._rows = migrate.pack(store, self._counted, n)
+            store.most_travellers = n + n // 4
+        self._rows, self._numbers = self._rows[:n], (n - low - high, low, high)
         store.n_inserted -= n
 
     def settle(self, meanwhile=None) -> None:

@@ -45,7 +45,9 @@ class CudaParticleStore:
         self.backend, self.block, self.weight, self.gather_dtype = backend, block, weight, gather_dtype
         self.migration = migration
         xp = backend.xp
+        self.flight: mover.Flight | None = None
         self.late: tuple | None = None
+        self.most_travellers = 0
         self.sides = None if migration is None else xp.asarray(migration.sides)
         self.s, self.v = xp.empty((block.d, 0), position_dtype), xp.empty((3, 0))
         self.w = None if weight is not None else xp.empty(0)
@@ -263,9 +265,14 @@ class CudaParticleStore:
 
     def finish_move(self) -> None:
         """What the backend's ``move`` leaves to be done before anyone looks at the particles: the host waits for it."""
-        late, self.late = self.late, None
-        if late is not None:
-            append_late(self, *late)
+        with self.backend.timer.phase("mover"):
+            flight, self.flight = self.flight, None
+            if flight is not None:
+                flight.depart()
+                flight.settle()
+            late, self.late = self.late, None
+            if late is not None:
+                append_late(self, *late)
 
     def move_plainly(self, beta: float, dt: float, E_nodes, B_nodes):
         """What `move` does, by a push in place and a full sort: the check, for blocks that span the box.
