@@ -32,8 +32,8 @@ def rows_of(arrays: dict) -> tuple:
 class Outbox:
     """Work space of the mover, shared by all species of a backend: records, run heads, counters, per-cell numbers.
 
-    ``status`` : the eight counters above, of the latest move.  ``progress`` : (n_cells, 2) slots a full outbox has left unbinned.
-    ``need`` : (n_cells,) particles a cell has with its arrivals.
+    ``status`` : the eight counters above, of the latest move.  ``progress`` : (n_cells, 2) slots a full outbox has left
+    unbinned.  ``need`` : (n_cells,) particles a cell has with its arrivals.
     """
 
     def __init__(self, xp) -> None:
@@ -137,7 +137,7 @@ class Flight:
                 self._rows = migrate.pack(store, self._counted, store.most_travellers)
 
     def depart(self) -> None:
-        """Finish what a full cell or outbox has left, and take the far leavers out of the outbox, if there may be any."""
+        """Finish what a full cell or outbox has left, and take far leavers out of the outbox, if there may be any."""
         store, backend, outbox = self.store, self.store.backend, self.store.backend.outbox
         status = backend.to_host(outbox.status)
         while status[UNBINNED]:
