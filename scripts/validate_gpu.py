@@ -57,7 +57,7 @@ def drift(cycles: int = 500) -> dict:
     for shape, methods in METHODS.items():
         for method in methods:
             run = harris(device="cuda", shape=shape, method=method)
-            run.step(cycles if shape == "cic" else cycles // 5)
+            run.step(cycles)
             result[f"{shape} {method}"] = run.worst_drift
     return result
 
@@ -84,7 +84,7 @@ def precision(cycles: int = 1000) -> dict:
             run = harris(device="cuda", shape=shape, precision=mode)
             run.step()
             error = relative(run.plasma.backend.to_host(run.mass_matrix.values), reference)
-            run.step((cycles if shape == "cic" else cycles // 5) - 1)
+            run.step(cycles - 1)
             result[f"{shape} {mode} error of M"] = error
             result[f"{shape} {mode} drift"] = run.worst_drift
     return result
