@@ -12,7 +12,7 @@ from numba import njit
 from scipy import special, stats
 
 from ecsim.grid import Block, Grid
-from ecsim.particles import random
+from ecsim.particles import random, scalar
 from ecsim.particles.recipe import Population, Recipe, lattice
 
 COLD = Recipe(-1.0, (Population(),))
@@ -61,6 +61,25 @@ def test_philox_known_answers(counter, key, words):
     """The known-answer vectors of philox4x32-10 that its authors publish with Random123."""
     counter, key = (np.array([int(w, 16) for w in a.split()], dtype=np.uint32) for a in (counter, key))
     assert [f"{int(w):08x}" for w in _philox(counter, key)] == words.split()
+
+
+@njit
+def _elementary(u, log, sech_squared):
+    for i in range(u.size):
+        log[i], sech_squared[i] = scalar.log(abs(u[i])), scalar.sech_squared(u[i])
+
+
+def test_elementary_functions_against_numpy():
+    """A few units in the last place, numpy's own errors included; sech² has a floor and lets NaN through."""
+    u = np.concatenate([np.geomspace(1e-300, 1e300, 999), np.linspace(-30, 30, 4000)])
+    log, sech_squared = np.empty((2, u.size))
+    _elementary(u, log, sech_squared)
+    np.testing.assert_allclose(log, np.log(np.abs(u)), rtol=3e-16)
+    e = np.exp(-2.0 * np.minimum(np.abs(u), 350.0))
+    np.testing.assert_allclose(sech_squared, 4.0 * e / (1.0 + e) ** 2, rtol=2e-15)
+    ends = np.array([0.0, np.inf, np.nan])
+    _elementary(ends, np.empty(3), sech_squared := np.empty(3))
+    assert sech_squared[0] == 1.0 and 0.0 < sech_squared[1] < 1e-300 and np.isnan(sech_squared[2])
 
 
 def test_normal_quantile_against_scipy():

@@ -8,7 +8,6 @@ are cut into ranges.
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import NamedTuple
 
@@ -21,9 +20,8 @@ from ecsim.particles.random import (
     POSITION_DRAW,
     SHIFT_DRAW,
     VELOCITY_DRAW,
-    central_quantile,
+    central_quantiles,
     far_tail,
-    formula,
     is_central,
     near_tail,
     normal_quantile,
@@ -32,8 +30,9 @@ from ecsim.particles.random import (
     unit42,
     words_of,
 )
+from ecsim.particles.scalar import formula, sech_squared
 
-BLOCK = 512
+BLOCK = 256
 NUMBER, SHEET, GIVEN = 0, 1, 2
 """Kinds of density: uniform, a `recipe.Sheet`, evaluated beforehand."""
 
@@ -123,7 +122,8 @@ def place(draws, flat, first, n, fraction):
     x, y, z = fraction[0], fraction[1], fraction[2]
     if draws.sites.size:
         for k in range(draws.sites.shape[0]):
-            fraction[k, :n] = draws.sites[k, first:first + n]
+            for i in range(n):
+                fraction[k, i] = draws.sites[k, first + i]
         return
     for i in range(n):
         a, b, c, _ = words_of(draws.seed, draws.positions_of, flat, first + i, POSITION_DRAW)
@@ -131,25 +131,31 @@ def place(draws, flat, first, n, fraction):
 
 
 @part
-def choose(draws, flat, first, choice, x, y, z):
-    """Uniform numbers of n particles of a cell from number ``first`` on: ``choice`` (n,) of a population, and ``x``,
-    ``y``, ``z`` (n,), from which a random start makes its deviates.
+def draw(draws, flat, first, fraction, choice, x, y, z):
+    """Random numbers of n particles of a cell from number ``first`` on: places ``fraction`` (3, ≥ n), ``choice`` (n,)
+    of a population, and ``x``, ``y``, ``z`` (n,), which are to become normal deviates.
 
-    The fourth word is the choice; its lowest bits also extend the other three beyond their 32 bits, which only the far
-    tails of the normal distribution can feel. A quiet start shifts ``points``, modulo 1, at random in a cell.
+    The fourth word of the second draw is the choice; its lowest bits also extend the other three beyond their 32 bits,
+    which only the far tails of the normal distribution can feel.
     """
-    n = choice.size
-    if draws.sites.size:
-        shift = unit32(words_of(draws.seed, draws.species, flat, 0, SHIFT_DRAW)[3])
-        for i in range(n):
-            shifted = draws.points[first + i] + shift
-            choice[i] = shifted - 1.0 if shifted >= 1.0 else shifted
-            x[i], y[i], z[i] = draws.deviates[0, first + i], draws.deviates[1, first + i], draws.deviates[2, first + i]
-        return
-    for i in range(n):
+    p, q, r = fraction[0], fraction[1], fraction[2]
+    for i in range(choice.size):
+        a, b, c, _ = words_of(draws.seed, draws.positions_of, flat, first + i, POSITION_DRAW)
+        p[i], q[i], r[i] = unit32(a), unit32(b), unit32(c)
         a, b, c, low = words_of(draws.seed, draws.species, flat, first + i, VELOCITY_DRAW)
         x[i], y[i], z[i] = unit42(a, low), unit42(b, low >> _TEN), unit42(c, low >> _TWENTY)
         choice[i] = unit32(low)
+
+
+@part
+def arrange(draws, flat, first, fraction, choice, x, y, z):
+    """As ``draw``, for a quiet start: ``points`` shifted, modulo 1, at random in a cell; deviates that are normal."""
+    place(draws, flat, first, choice.size, fraction)
+    shift = unit32(words_of(draws.seed, draws.species, flat, 0, SHIFT_DRAW)[3])
+    for i in range(choice.size):
+        shifted = draws.points[first + i] + shift
+        choice[i] = shifted - 1.0 if shifted >= 1.0 else shifted
+        x[i], y[i], z[i] = draws.deviates[0, first + i], draws.deviates[1, first + i], draws.deviates[2, first + i]
 
 
 @part
@@ -177,7 +183,8 @@ def support(cells, where, fraction, cell, s, at):
             for i in range(n):
                 coordinate[i] = min(f[i] - 1.0 if f[i] >= 0.5 else f[i], below)
     if cells.order == 1:
-        cell[:] = low
+        for i in range(n):
+            cell[i] = low
         return 0
     lost, x, y, z = 0, fraction[0], fraction[1], fraction[2]
     for i in range(n):
@@ -188,23 +195,27 @@ def support(cells, where, fraction, cell, s, at):
 
 
 @part
-def normals(u, tail, radius, near):
-    """The uniform numbers ``u`` (n,) become normal deviates; ``tail``, ``radius`` and ``near`` (≥ n,) are work arrays.
+def normals(u, z, n, tail, radius, near):
+    """Normal deviates ``z`` (3, ≥ n) of the uniform numbers ``u`` (3, ≥ n); ``tail``, ``radius`` and ``near`` (≥ n,)
+    are work arrays.
 
-    All take the central formula, and those that it does not fit another one after it.
+    All take the central formula, and those that it does not fit, which are listed, another one after it.
     """
-    many = 0
-    for i in range(u.size):
-        tail[many] = i
-        many += not is_central(u[i])
-    for j in range(many):
-        radius[j] = tail_radius(u[tail[j]])
-    for j in range(many):
-        near[j] = near_tail(radius[j])
-    for i in range(u.size):
-        u[i] = central_quantile(u[i])
-    for j in range(many):
-        u[tail[j]] = near[j] if abs(radius[j]) <= NEAR else far_tail(radius[j])
+    a, b, c, x, y, w = u[0], u[1], u[2], z[0], z[1], z[2]
+    for i in range(n):
+        x[i], y[i], w[i] = central_quantiles((a[i], b[i], c[i]))
+    for k in range(3):
+        given, out, many = u[k], z[k], 0
+        for i in range(n):
+            tail[many] = i
+            many += not is_central(given[i])
+        for j in range(many):
+            near[j] = given[tail[j]]
+        for j in range(many):
+            radius[j] = tail_radius(near[j])
+            near[j] = near_tail(radius[j])
+        for j in range(many):
+            out[tail[j]] = near[j] if abs(radius[j]) <= NEAR else far_tail(radius[j])
 
 
 @part
@@ -213,34 +224,35 @@ def density(mixture, number, given, begin, x, out):
     kind, numbers = mixture.kinds[number], mixture.numbers[number]
     a, b, c = numbers[0], numbers[1], numbers[2]
     if kind == SHEET:
-        y = x[int(a)]
+        y, inverse = x[int(a)], 1.0 / c
         for i in range(out.size):
-            e = math.exp(-2.0 * abs((y[i] - b) / c))
-            out[i] = 4.0 * e / ((1.0 + e) * (1.0 + e))
+            out[i] = sech_squared((y[i] - b) * inverse)
     elif kind == GIVEN:
-        out[:] = given[number, begin:begin + out.size]
+        for i in range(out.size):
+            out[i] = given[number, begin + i]
     else:
-        out[:] = a
+        for i in range(out.size):
+            out[i] = a
 
 
 @part
-def mix(mixture, given, begin, x, choice, densities, total, number):
-    """Total density (n,) of all populations, and the ``number`` (n,) of the population of each particle: the one in
-    which ``choice`` × total falls when the ``densities`` are stacked.
+def mix(mixture, given, begin, x, choice, stacked, number):
+    """The densities of the populations, each on top of those before it, ``stacked`` (populations, ≥ n), and the
+    ``number`` (n,) of the population of each particle: where ``choice`` × the highest falls.
     """
-    n, last = total.size, mixture.kinds.size - 1
-    total[:] = 0.0
+    n, last = number.size, mixture.kinds.size - 1
     for k in range(last + 1):
-        row = densities[k, :n]
-        density(mixture, k, given, begin, x, row)
-        for i in range(n):
-            total[i] += row[i]
-    number[:] = 0
+        row, below = stacked[k], stacked[max(k - 1, 0)]
+        density(mixture, k, given, begin, x, row[:n])
+        if k:
+            for i in range(n):
+                row[i] += below[i]
+    for i in range(n):
+        number[i] = 0
     for k in range(last):
-        row = densities[k, :n]
+        row, highest = stacked[k], stacked[last]
         for i in range(n):
-            row[i] += densities[k - 1, i] if k else 0.0
-            number[i] += choice[i] * total[i] >= row[i]
+            number[i] += choice[i] * highest[i] >= row[i]
 
 
 @part
@@ -260,8 +272,9 @@ def velocities(mixture, flow, begin, number, u, v, at):
                 out[i] = spread * z[i] + mixture.drifts[0, k]
         for j in range(1, mixture.kinds.size):
             drift, spread = mixture.drifts[j, k], mixture.spreads[j, k]
-            for i in range(n):
-                out[i] = spread * z[i] + drift if number[i] == j else out[i]
+            if drift != mixture.drifts[0, k] or spread != mixture.spreads[0, k]:
+                for i in range(n):
+                    out[i] = spread * z[i] + drift if number[i] == j else out[i]
 
 
 @part
@@ -292,34 +305,35 @@ def particles(cells, draws, mixture, given, flow, begin, end, batch, at):
 
     ``given`` (n, P) and ``flow`` (3, P) : densities and drifts evaluated beforehand, with no columns if there are none.
     """
-    per_cell, d, populations = cells.per_cell, cells.first.size, mixture.kinds.size
-    where, fraction, x, u = np.empty(d, np.int64), np.empty((3, BLOCK)), np.empty((3, BLOCK)), np.empty((3, BLOCK))
-    densities, total, choice = np.empty((populations, BLOCK)), np.empty(BLOCK), np.empty(BLOCK)
-    radius, near, tail, number = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, np.int64), np.zeros(BLOCK, np.int64)
+    per_cell, populations, quiet = cells.per_cell, mixture.kinds.size, draws.sites.size > 0
+    where, fraction, x = np.empty(cells.first.size, np.int64), np.empty((3, BLOCK)), np.empty((3, BLOCK))
+    u, z, choice, stacked = np.empty((3, BLOCK)), np.empty((3, BLOCK)), np.empty(BLOCK), np.empty((populations, BLOCK))
+    radius, near = np.empty(BLOCK), np.empty(BLOCK)
+    tail, number = np.empty(BLOCK, np.int64), np.zeros(BLOCK, np.int64)
     lost, count, mixed = 0, (end - begin) * per_cell, populations > 1 or batch.weight.size > 0
     for first in range(0, count, BLOCK):
-        n, done = min(BLOCK, count - first), 0
-        while done < n:
-            i, to = (first + done) % per_cell, at + first + done
-            m = min(per_cell - i, n - done)
-            flat = find(cells, begin + (first + done) // per_cell, where)
-            place(draws, flat, i, m, fraction)
-            lost += support(cells, where, fraction, batch.cell[to:to + m], batch.s, to)
-            a, b = done, done + m
-            choose(draws, flat, i, choice[a:b], u[0, a:b], u[1, a:b], u[2, a:b])
+        n, a = min(BLOCK, count - first), 0
+        while a < n:
+            i, to = (first + a) % per_cell, at + first + a
+            b = min(a + per_cell - i, n)
+            flat = find(cells, begin + (first + a) // per_cell, where)
+            if quiet:
+                arrange(draws, flat, i, fraction, choice[a:b], z[0, a:b], z[1, a:b], z[2, a:b])
+            else:
+                draw(draws, flat, i, fraction, choice[a:b], u[0, a:b], u[1, a:b], u[2, a:b])
+            lost += support(cells, where, fraction, batch.cell[to:to + b - a], batch.s, to)
             if mixed:
-                positions_of(cells, where, fraction, m, x, done)
-            for j in range(min(m, batch.id.size)):
+                positions_of(cells, where, fraction, b - a, x, a)
+            for j in range(min(b - a, batch.id.size)):
                 batch.id[to + j] = np.uint64(flat) * np.uint64(per_cell) + np.uint64(i + j)
-            done += m
-        if not draws.sites.size:
-            for k in range(3):
-                normals(u[k, :n], tail, radius, near)
+            a = b
+        if not quiet:
+            normals(u, z, n, tail, radius, near)
         if mixed:
-            mix(mixture, given, first, x, choice, densities, total[:n], number[:n])
+            mix(mixture, given, first, x, choice, stacked, number[:n])
             for j in range(min(n, batch.weight.size)):
-                batch.weight[at + first + j] = mixture.scale * total[j]
-        velocities(mixture, flow, first, number[:n], u, batch.v, at + first)
+                batch.weight[at + first + j] = mixture.scale * stacked[populations - 1, j]
+        velocities(mixture, flow, first, number[:n], z, batch.v, at + first)
     return lost
 
 

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from ecsim.particles.scalar import float_of, formula
+from ecsim.particles.scalar import formula, half_above, log
 
 POSITION_DRAW, VELOCITY_DRAW, SHIFT_DRAW = 0, 1, 2
 """Which of a particle's draws a Philox block serves (the draw number of the counter)."""
@@ -23,7 +23,6 @@ _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 _LOW, _32, _16 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(16)
 NEAR = 5.0
-_BITS_OF_2_52 = np.uint64(0x4330000000000000)
 _TEN, _TEN_BITS = np.uint64(10), np.uint64(1023)
 
 
@@ -51,21 +50,15 @@ def words_of(seed, species, cell, index, draw):
 
 
 @formula
-def _half_above(word):
-    """word + ½ as float64, for a uint64 below 2⁵²: as the mantissa of a number above 2⁵², which any vector unit can."""
-    return float_of(word | _BITS_OF_2_52) - (2.0**52 - 0.5)
-
-
-@formula
 def unit32(word):
     """A uniform number inside (0, 1): the middle of one of 2³² equal intervals."""
-    return _half_above(word) * 2.0**-32
+    return half_above(word) * 2.0**-32
 
 
 @formula
 def unit42(word, extra):
     """A uniform number inside (0, 1) with 42 bits: those of ``word`` and the ten lowest of ``extra``."""
-    return _half_above((word << _TEN) | (extra & _TEN_BITS)) * 2.0**-42
+    return half_above((word << _TEN) | (extra & _TEN_BITS)) * 2.0**-42
 
 
 @formula
@@ -75,28 +68,29 @@ def normal_quantile(u):
     Wichura 1988, "Algorithm AS 241", Applied Statistics 37, 477 (PPND16).
     """
     if is_central(u):
-        return central_quantile(u)
+        return central_quantiles((u, u, u))[0]
     r = tail_radius(u)
     return near_tail(r) if abs(r) <= NEAR else far_tail(r)
 
 
 @formula
 def is_central(u):
-    """Whether ``central_quantile`` holds, as it does for 85 % of all u."""
+    """Whether the central formula holds, as it does for 85 % of all u."""
     return abs(u - 0.5) <= 0.425
 
 
 @formula
-def central_quantile(u):
-    """The normal quantile where u ``is_central``."""
-    q = u - 0.5
-    return q * _ratio_centre(0.180625 - q * q)
+def central_quantiles(u):
+    """The normal quantiles of three numbers that are central."""
+    p, q, r = u[0] - 0.5, u[1] - 0.5, u[2] - 0.5
+    a, b, c = _ratios_centre((0.180625 - p * p, 0.180625 - q * q, 0.180625 - r * r))
+    return p * a, q * b, r * c
 
 
 @formula
 def tail_radius(u):
     """r = √(−ln min(u, 1 − u)), with the sign of the quantile, which is a function of it."""
-    r = math.sqrt(-math.log(u if u < 0.5 else 1.0 - u))
+    r = math.sqrt(-log(u if u < 0.5 else 1.0 - u))
     return -r if u < 0.5 else r
 
 
@@ -115,21 +109,31 @@ def far_tail(r):
 
 
 @formula
-def _ratio_centre(r):
-    top = 2.5090809287301226727e3 * r + 3.3430575583588128105e4
-    top = top * r + 6.7265770927008700853e4
-    top = top * r + 4.5921953931549871457e4
-    top = top * r + 1.3731693765509461125e4
-    top = top * r + 1.9715909503065514427e3
-    top = top * r + 1.3314166789178437745e2
-    top = top * r + 3.3871328727963666080e0
-    low = 5.2264952788528545610e3 * r + 2.8729085735721942674e4
-    low = low * r + 3.9307895800092710610e4
-    low = low * r + 2.1213794301586595867e4
-    low = low * r + 5.3941960214247511077e3
-    low = low * r + 6.8718700749205790830e2
-    low = low * r + 4.2313330701600911252e1
-    return top / (low * r + 1.0)
+def _horner(sums, r, coefficient):
+    """sums × r + coefficient of three polynomials side by side: one alone would wait for each of its terms."""
+    return sums[0] * r[0] + coefficient, sums[1] * r[1] + coefficient, sums[2] * r[2] + coefficient
+
+
+@formula
+def _ratios_centre(r):
+    """The ratio of polynomials of the centre, for three arguments."""
+    one = 2.5090809287301226727e3
+    top = _horner((one, one, one), r, 3.3430575583588128105e4)
+    one = 5.2264952788528545610e3
+    low = _horner((one, one, one), r, 2.8729085735721942674e4)
+    top = _horner(top, r, 6.7265770927008700853e4)
+    low = _horner(low, r, 3.9307895800092710610e4)
+    top = _horner(top, r, 4.5921953931549871457e4)
+    low = _horner(low, r, 2.1213794301586595867e4)
+    top = _horner(top, r, 1.3731693765509461125e4)
+    low = _horner(low, r, 5.3941960214247511077e3)
+    top = _horner(top, r, 1.9715909503065514427e3)
+    low = _horner(low, r, 6.8718700749205790830e2)
+    top = _horner(top, r, 1.3314166789178437745e2)
+    low = _horner(low, r, 4.2313330701600911252e1)
+    top = _horner(top, r, 3.3871328727963666080e0)
+    low = _horner(low, r, 1.0)
+    return top[0] / low[0], top[1] / low[1], top[2] / low[2]
 
 
 @formula
