@@ -9,19 +9,22 @@ from pathlib import Path
 
 import numpy as np
 
-from ecsim.backend.cuda.move import FRACTION, HEAD_BYTES, LEAST_IN_FULL_RUN, LEAST_RECORDS
+from ecsim.backend.cuda.move import FRACTION, GROWTH, HEAD_BYTES, LEAST_IN_FULL_RUN, LEAST_RECORDS
 from ecsim.backend.cuda.store import slots_for
 from ecsim.deck.schema import Deck, Diagnostic
 from ecsim.diagnostics.base import cells_of
 from ecsim.diagnostics.fields import MOMENTS
 from ecsim.grid import Block, Grid
 from ecsim.output.energies import CHUNK, COLUMNS
+from ecsim.particles.recipe import Recipe, speeds
 from ecsim.problems import registry
 
 DOUBLE, INDEX = 8, 4
 SOLVE_TEMPORARIES = 8
 COLUMN_INDEX = 85_000
 PER_CELL, OUTBOX_PER_CELL = 12, 52
+MEAN_SPEED = math.sqrt(2.0 / math.pi)   # ⟨|v|⟩ along one dimension of a Maxwellian with v_th = 1
+WASTE = 1.06                            # of the outbox, by warps that take records in lots
 SPECIES_COMPONENTS, COMMON_COMPONENTS = 12, 10
 DATASET_OVERHEAD = 1400
 RECORD_COMPONENTS = {"E": 3, "B": 3, "rho": 1, "J": 3, "JE": 1, "n": 1, "u": 3, "P": 6, "T": 1}
@@ -55,20 +58,29 @@ def cuda_particles(deck: Deck, block: Block) -> dict[str, int]:
 
     When a cell runs full, a store is laid out anew, one component after the other through a buffer that stays.
     """
-    found, words, most, most_slots = {}, 0, 0, 0
-    for species, weights in zip(deck.species, weighted(deck, block), strict=True):
+    found, words, records, most_slots = {}, 0, LEAST_RECORDS, 0
+    recipes = registry()[deck.problem.name].recipes(deck)
+    for species, recipe, weights in zip(deck.species, recipes, weighted(deck, block), strict=True):
         slots = int(slots_for(np.array([species.per_cell]), np)[0]) * block.n_cells
         found[f"particles: {species.name}"] = slots * particle_bytes(deck, weights) + PER_CELL * block.n_cells
         half_words = (block.d + 1) // 2 if deck.particles.position == "float32" else block.d
         words = max(words, half_words + 3 + weights + deck.particles.ids)
-        most, most_slots = max(most, species.per_cell * block.n_cells), max(most_slots, slots)
-    records = max(int(FRACTION * most), LEAST_RECORDS)
+        share = WASTE * leaving(deck, recipe)  # an outbox that is too small grows by a share of what it is to hold
+        share = max(FRACTION, share * (1 + GROWTH) if share > FRACTION else 0.0)
+        records, most_slots = max(records, int(share * species.per_cell * block.n_cells)), max(most_slots, slots)
     heads = HEAD_BYTES * (block.n_cells + records // LEAST_IN_FULL_RUN + 1)
     found["outbox of the mover"] = DOUBLE * words * records + heads + OUTBOX_PER_CELL * block.n_cells
     found["buffer for a new layout"] = DOUBLE * most_slots
     numbers = 9 * (2 * block.order + 1) ** block.d + 4 * (block.order + 1) ** block.d
     found["sums of the assembly"] = DOUBLE * numbers * block.n_cells
     return found
+
+
+def leaving(deck: Deck, recipe: Recipe) -> float:
+    """Share of a species that leaves its cell in a step: ⟨|v|⟩ Δt/Δ summed over the dimensions."""
+    thermal, drift = speeds(recipe, deck.grid.size)
+    cells = (deck.time.dt / h * (MEAN_SPEED * t + d) for h, t, d in zip(deck.grid.spacing, thermal, drift, strict=True))
+    return min(1.0, sum(cells))
 
 
 def particle_bytes(deck: Deck, weights: bool) -> int:

@@ -6,17 +6,14 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from ecsim.deck.schema import Deck, Species
 from ecsim.grid import Grid
 from ecsim.memory import arrays, disk
 from ecsim.parallel.topology import Topology
-from ecsim.particles.recipe import Recipe, spread_over
+from ecsim.particles.recipe import speeds
 from ecsim.problems import registry
 from ecsim.units import gyrofrequency, plasma_frequency
 
-SAMPLES = 1024
 COLD_BEAM_LIMIT, COLD_BEAM_SPREAD = 0.18, 0.8
 
 
@@ -92,15 +89,6 @@ def findings(deck: Deck) -> Iterator[Finding]:
         if any(drift) and omega_p > 0.5 * max(plasma):
             yield beam(species, omega_p, thermal, drift, spacing, dt * deck.time.n_steps)
     yield light([dt / h for h in spacing])
-
-
-def speeds(recipe: Recipe, size: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Largest thermal and drift speed of a species along each active dimension; profiles are sampled in the box."""
-    d = len(size)
-    drifts = [p.at(spread_over(size, SAMPLES))[1] for p in recipe.populations]
-    thermal = np.max([p.thermal_velocity[:d] for p in recipe.populations], axis=0)
-    drift = np.max([np.abs(profile[:d]).max(axis=1) for profile in drifts], axis=0)
-    return thermal.tolist(), drift.tolist()
 
 
 def frequency(name: str, species: Species, value: float) -> Finding:

@@ -11,6 +11,9 @@ import numpy as np
 LEAST_QUIET = 8
 """Fewest particles per cell of a warm quiet start: four pairs ±v, to span three directions."""
 
+SAMPLES = 1024
+"""Places in the box at which a profile is looked at."""
+
 Profile = Callable[[np.ndarray], np.ndarray]
 """A function of positions ``x`` of shape (d, P) in c/ω_pi."""
 
@@ -139,3 +142,12 @@ def count_per_cell(particles_per_cell: int | Sequence[int]) -> int:
     if isinstance(particles_per_cell, (int, np.integer)):
         return int(particles_per_cell)
     return math.prod(particles_per_cell)
+
+
+def speeds(recipe: Recipe, size: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Largest thermal and drift speed of a species along each active dimension; profiles are sampled in the box."""
+    d = len(size)
+    drifts = [p.at(spread_over(size, SAMPLES))[1] for p in recipe.populations]
+    thermal = np.max([p.thermal_velocity[:d] for p in recipe.populations], axis=0)
+    drift = np.max([np.abs(profile[:d]).max(axis=1) for profile in drifts], axis=0)
+    return thermal.tolist(), drift.tolist()

@@ -21,6 +21,7 @@ LEAST_IN_FULL_RUN = STAGE - 64              # a run is written early only where 
 POOL = 512                                  # records a warp reserves at a time, kernels/outbox.cuh
 HEAD_BYTES = 64
 FRACTION, LEAST_RECORDS = 0.125, 1024       # share of its particles that a species may send before the outbox grows
+GROWTH = 0.125                              # by which it then becomes larger than what it is to hold
 WARPS = 4                                   # of a block
 
 
@@ -73,14 +74,20 @@ class Outbox:
             self.heads = self.xp.empty((heads, HEAD_BYTES), np.uint8)
         return list(self.xp.zeros((moves, len(self.status)), np.uint64))
 
-    def grow(self, n_cells: int, records: int, words: int) -> None:
-        """Make room for ``records`` in all and keep what is there."""
+    def grow(self, n_cells: int, status, spare: int, words: int) -> None:
+        """Make room for those whom the move of this ``status`` (on the host) left unbinned; what is there is kept.
+
+        Warps that found it full have counted what they did not get.
+        """
         xp = self.xp
+        used, unbinned = min(int(status[RECORDS]), self.capacity(words)), int(status[UNBINNED])
+        records = int((1.0 + GROWTH) * (used + unbinned)) + spare
         old_words, old_heads = self.words, self.heads
         self.words = xp.empty(records * words, np.uint64)
         self.words[: old_words.size] = old_words
         self.heads = xp.empty((self._heads_for(n_cells, records), HEAD_BYTES), np.uint8)
         self.heads[: len(old_heads)] = old_heads
+        self.status[RECORDS] = used
         self.status[UNBINNED] = self.status[AWAY_LOW] = self.status[AWAY_HIGH] = 0
 
     @staticmethod
@@ -142,8 +149,7 @@ class Flight:
         status = backend.to_host(outbox.status)
         while status[UNBINNED]:
             plan = _plan(store, False)
-            records = int(status[RECORDS]) + int(status[UNBINNED])
-            outbox.grow(store.n_cells, records + records // 8 + POOL * WARPS * plan[2], store.record_words)
+            outbox.grow(store.n_cells, status, POOL * WARPS * plan[2], store.record_words)
             _move_cells(store, plan, 0.0, 0.0, resume=1)
             _append_arrivals(store)
             self._counted = self._rows = None
