@@ -89,15 +89,16 @@ struct Face {
     }
 };
 
-// low, high (components, size) = the faces of `a` (components, nodes) whose layers begin at first_low and first_high.
+// low, high (components, size) = the faces of `a` (components, nodes) whose layers begin at first_low and first_high; here
+// and below either may be null.
 extern "C" __global__ void __launch_bounds__(256)
     pack_faces(const double* a, double* low, double* high, long long components, long long nodes, long long extent,
                long long inner, long long size, int first_low, int first_high) {
     const long long item = blockIdx.x * 256LL + threadIdx.x, c = item / size, t = item % size;
     if (item >= components * size) return;
     const Face face = {extent, inner, size};
-    low[item] = a[c * nodes + face.node(t, first_low)];
-    high[item] = a[c * nodes + face.node(t, first_high)];
+    if (low) low[item] = a[c * nodes + face.node(t, first_low)];
+    if (high) high[item] = a[c * nodes + face.node(t, first_high)];
 }
 
 // The inverse: the faces of `a` = low, high.
@@ -107,16 +108,17 @@ extern "C" __global__ void __launch_bounds__(256)
     const long long item = blockIdx.x * 256LL + threadIdx.x, c = item / size, t = item % size;
     if (item >= components * size) return;
     const Face face = {extent, inner, size};
-    a[c * nodes + face.node(t, first_low)] = low[item];
-    a[c * nodes + face.node(t, first_high)] = high[item];
+    if (low) a[c * nodes + face.node(t, first_low)] = low[item];
+    if (high) a[c * nodes + face.node(t, first_high)] = high[item];
 }
 
-// The layers of `a` that begin at `first` += face. One face a launch: in a thin block a layer belongs to both.
+// The faces of `a` += low, high. One of them a launch: in a thin block a layer belongs to both.
 extern "C" __global__ void __launch_bounds__(256)
-    add_face(double* a, const double* values, long long components, long long nodes, long long extent, long long inner,
-             long long size, int first) {
-    const long long item = blockIdx.x * 256LL + threadIdx.x;
+    add_faces(double* a, const double* low, const double* high, long long components, long long nodes, long long extent,
+              long long inner, long long size, int first_low, int first_high) {
+    const long long item = blockIdx.x * 256LL + threadIdx.x, c = item / size, t = item % size;
     if (item >= components * size) return;
     const Face face = {extent, inner, size};
-    a[item / size * nodes + face.node(item % size, first)] += values[item];
+    if (low) a[c * nodes + face.node(t, first_low)] += low[item];
+    if (high) a[c * nodes + face.node(t, first_high)] += high[item];
 }

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse
 
 from ecsim.grid import Block
+from ecsim.parallel.halo import HIGH, LOW
 
 
 @cache
@@ -50,9 +51,22 @@ class MassMatrix:
         self.values[...] = 0.0
 
     def complete(self, *moments) -> None:
-        """After an assembly: bring ghost contributions, of ``moments`` too, to their owners; refresh own ghosts."""
-        self.halo.add(self.values, *moments)
-        self.halo.fill(self.values)
+        """After an assembly: bring ghost contributions, of ``moments`` too, to their owners; refresh own ghosts.
+
+        What need not travel does not. Particles of owned cells reach low ghosts with TSC only. An entry lies at the
+        first of its nodes: it can lie on a high ghost along the first dimension only where both nodes do, and a product
+        meets ghosts along this dimension only low ones, and only with entries of which the nodes differ along it.
+        """
+        reached: tuple[int, ...] = (LOW, HIGH) if self.block.order > 1 else (HIGH,)
+        if not self.halo.cuts(0):
+            self.halo.add(self.values, *moments, others=reached)
+            self.halo.fill(self.values)
+            return
+        level = sum(offset[0] == 0 for offset in self.offsets)
+        along, across = self.values[:level], self.values[level:]
+        lowest = tuple(side for side in reached if side == LOW)
+        self.halo.add(along, across, *moments, first=[reached, lowest, *(reached for _ in moments)], others=reached)
+        self.halo.fill(along, across, first=[(), (LOW,)])
 
     def multiply_padded(self, x, out) -> None:
         """``out = M x``: x padded with valid ghosts, out owned (3, *cells) or, for a scalar matrix, (k, *cells)."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import product
 
 from ecsim.grid import Block, Grid, Part
 from ecsim.parallel.transport import Alone
 
 LOW, HIGH = 0, 1
+BOTH = (LOW, HIGH)
 
 
 def _along(axis_from_end: int, index) -> tuple:
@@ -26,33 +26,50 @@ def _along(axis_from_end: int, index) -> tuple:
 
 
 class Faces:
-    """Faces of NumPy-like arrays (..., *padded) to and from contiguous buffers, by slices."""
+    """Faces of NumPy-like arrays (..., *padded) to and from contiguous buffers, by slices.
+
+    ``some`` : pairs of an array and the sides, LOW and HIGH, of which there is a face.
+    """
 
     def __init__(self, block: Block, xp) -> None:
-        self.block, self.xp = block, xp
+        self.block, self.xp, self.nodes = block, xp, math.prod(block.padded)
+        self.face = [self.nodes // n * block.ghosts for n in block.padded]  # nodes of a face along each dimension
 
-    def pack(self, arrays, k: int, first: tuple[int, int]):
-        """The layers of all arrays that begin at ``first`` (low, high) along dimension k, (2, values)."""
-        layers = [[a[self._layers(k, begin)] for a in arrays] for begin in first]
-        packed = self.xp.empty((2, sum(layer.size for layer in layers[LOW])))
-        for buffer, some in zip(packed, layers, strict=True):
-            for part, layer in self._parts(buffer, some):
-                part[...] = layer
-        return packed
+    def room(self, some, k: int) -> tuple:
+        """A buffer for each side, (values,)."""
+        low, high = (sum(a.size // self.nodes for a, sides in some if side in sides) * self.face[k] for side in BOTH)
+        both = self.xp.empty(low + high)
+        return both[:low], both[low:]
 
-    def unpack(self, arrays, k: int, first: tuple[int, int], buffers, add: bool) -> None:
+    def pack(self, some, k: int, first: tuple[int, int]) -> tuple:
+        """The layers that begin at ``first`` (low, high) along dimension k, in a buffer for each side."""
+        buffers = self.room(some, k)
+        for a, parts in self.parts(some, k, buffers):
+            for begin, part in zip(first, parts, strict=True):
+                if part is not None:
+                    layer = a[self._layers(k, begin)]
+                    part.reshape(layer.shape)[...] = layer
+        return buffers
+
+    def unpack(self, some, k: int, first: tuple[int, int], buffers, add: bool) -> None:
         """The inverse: set these layers or, from the high side on, add to them."""
-        for side in (HIGH, LOW):
-            for came, layer in self._parts(buffers[side], [a[self._layers(k, first[side])] for a in arrays]):
-                layer[...] = layer + came if add else came
+        for a, parts in self.parts(some, k, buffers):
+            for side in (HIGH, LOW):
+                if parts[side] is not None:
+                    layer = a[self._layers(k, first[side])]
+                    came = parts[side].reshape(layer.shape)
+                    layer[...] = layer + came if add else came
 
-    @staticmethod
-    def _parts(buffer, layers):
-        """Each layer with its part of a buffer."""
-        end = 0
-        for layer in layers:
-            begin, end = end, end + layer.size
-            yield buffer[begin:end].reshape(layer.shape), layer
+    def parts(self, some, k: int, buffers):
+        """Each array with its part of either buffer, None where it has no face on that side."""
+        ends = [0, 0]
+        for a, sides in some:
+            found = [None, None]
+            for side in sides:
+                begin = ends[side]
+                ends[side] += a.size // self.nodes * self.face[k]
+                found[side] = buffers[side][begin : ends[side]]
+            yield a, found
 
     def _layers(self, k: int, begin: int) -> tuple:
         return _along(self.block.d - k, slice(begin, begin + self.block.ghosts))
@@ -70,6 +87,11 @@ def _kernels(backend, verb: str, *arguments):
     """What the backend has for a job that slices do as well; None where it has nothing."""
     make = getattr(backend, verb, None)
     return make(*arguments) if make else None
+
+
+def _opposite(some) -> list:
+    """The same arrays with the other sides: what lies on my high ghosts belongs to the low side of my neighbour."""
+    return [(a, tuple(1 - side for side in sides)) for a, sides in some]
 
 
 def _copy(ghost: tuple, owner: tuple, a) -> None:
@@ -101,6 +123,8 @@ class Halo:
         self._padding = _kernels(backend, "padding", block, self._cut)
         self._faces = _kernels(backend, "faces", block) or Faces(block, self.transport.xp)
         self._by_slices = range(rest.start if self._periodic else block.d)
+        self._mirrors = {k: [tuple(_along(block.d - k, i) for i in pair) for pair in mirror(n, block.ghosts)]
+                         for k, n in enumerate(block.cells) if k in self._by_slices and k not in self._cut}
         self._part_of_rows = getattr(backend, "part_of_rows", False)
         self.in_parts = getattr(backend, "in_parts", None) or (lambda function, a: function(a))
 
@@ -118,10 +142,18 @@ class Halo:
         nodes = math.prod(max(0, b - a) for a, b in zip(low, high, strict=True))
         return Part(low, high) if 2 * nodes >= self.block.n_cells else None
 
-    def fill(self, *arrays) -> None:
-        """Copy owned values into the ghosts of C-ordered arrays (..., *padded), in place."""
+    def cuts(self, k: int) -> bool:
+        """Whether dimension k is cut."""
+        return k in self._cut
+
+    def fill(self, *arrays, first: Sequence[tuple] | None = None) -> None:
+        """Copy owned values into the ghosts of C-ordered arrays (..., *padded), in place.
+
+        first : for each array the sides on which its ghosts along the first dimension are needed, if not both; others
+        are left as they are where that dimension is cut.
+        """
         self._fill_whole(arrays)
-        for _ in self._passing(arrays):
+        for _ in self._passing(arrays, first):
             pass
 
     def pad(self, x, padded, meanwhile: Sequence[Callable[[], None]] = ()) -> None:
@@ -139,47 +171,52 @@ class Halo:
 
     def _fill_whole(self, arrays) -> None:
         """Ghosts of the dimensions that are not cut."""
-        for k in self._by_slices:
-            for a, (ghost, owner) in self._mirrored(arrays, k) if not self.neighbours[k] else ():
-                self.in_parts(partial(_copy, ghost, owner), a)
+        for pairs in self._mirrors.values():
+            self._apply(_copy, pairs, arrays)
         if self._periodic:
             for a in arrays:
                 self._periodic.fill(a.reshape(-1, *self._last))
 
-    def _passing(self, arrays) -> Iterator[None]:
+    def _passing(self, arrays, first=None) -> Iterator[None]:
         """Ghosts of the dimensions that are cut, one after the other; yields whenever an exchange is under way."""
         g = self.block.ghosts
         for k in self._cut:
             n = self.block.cells[k]
-            sent = self._faces.pack(arrays, k, (g, n))
-            came = self.transport.xp.empty_like(sent)
+            needed = [(a, BOTH) for a in arrays] if first is None or k > 0 else list(zip(arrays, first, strict=True))
+            sent = self._faces.pack(_opposite(needed), k, (g, n))
+            came = self._faces.room(needed, k)
             pending = self.transport.start(self.neighbours[k], *sent, *came)
             yield
             self.transport.finish(pending)
-            self._faces.unpack(arrays, k, (0, n + g), came, add=False)
+            self._faces.unpack(needed, k, (0, n + g), came, add=False)
 
-    def add(self, *arrays) -> None:
-        """Add what lies on ghosts of C-ordered arrays (..., *padded) to its owners; ghosts then mean nothing."""
+    def add(self, *arrays, first: Sequence[tuple] | None = None, others: tuple = BOTH) -> None:
+        """Add what lies on ghosts of C-ordered arrays (..., *padded) to its owners; ghosts then mean nothing.
+
+        first : for each array the sides on which anything lies on ghosts along the first dimension, if not ``others``,
+        which holds for the other dimensions and all arrays. Both matter where a dimension is cut.
+        """
         g = self.block.ghosts
         if self._periodic:
             for a in arrays:
                 self._periodic.add(a.reshape(-1, *self._last))
         for k in reversed(self._by_slices):
             n = self.block.cells[k]
-            if self.neighbours[k]:
-                sent = self._faces.pack(arrays, k, (0, n + g))
-                came = self.transport.xp.empty_like(sent)
-                self.transport.exchange(self.neighbours[k], *sent, *came)
-                self._faces.unpack(arrays, k, (g, n), came, add=True)
+            if k in self._cut:
+                sides = [others] * len(arrays) if first is None or k > 0 else first
+                held = list(zip(arrays, sides, strict=True))
+                came = self._faces.room(_opposite(held), k)
+                self.transport.exchange(self.neighbours[k], *self._faces.pack(held, k, (0, n + g)), *came)
+                self._faces.unpack(_opposite(held), k, (g, n), came, add=True)
             else:
-                for a, (ghost, owner) in self._mirrored(arrays, k):
-                    self.in_parts(partial(_add, ghost, owner), a)
+                self._apply(_add, self._mirrors[k], arrays)
 
-    def _mirrored(self, arrays, k: int):
-        """Each array as (k, *padded), with the indices (ghost, owner) of a layer along a dimension that is whole."""
-        arrays = [a.reshape(-1, *self.block.padded) for a in arrays]
-        pairs = mirror(self.block.cells[k], self.block.ghosts)
-        return product(arrays, [tuple(_along(self.block.d - k, i) for i in pair) for pair in pairs])
+    def _apply(self, function, pairs, arrays) -> None:
+        """``function(ghost, owner, a)`` for the layers along a dimension that is whole."""
+        for a in arrays:
+            components = a.reshape(-1, *self.block.padded)
+            for ghost, owner in pairs:
+                self.in_parts(partial(function, ghost, owner), components)
 
     def sum(self, a):
         """Sum of an array over all ranks, the same bits on each."""

@@ -32,7 +32,7 @@ class Transport(Protocol):
     def exchange(self, neighbours: tuple[int, int], to_low, to_high, from_low, from_high) -> None:
         """Send two contiguous arrays to the ranks ``neighbours`` (low, high) and receive two in place.
 
-        Arrays may be empty; both sides know the lengths. The two neighbours may be the same rank.
+        Both sides know the lengths; what is empty is not sent. The two neighbours may be the same rank.
         """
 
     def start(self, neighbours: tuple[int, int], to_low, to_high, from_low, from_high) -> Any:
@@ -104,15 +104,16 @@ class HostTransport:
         return self.timer.phase(name) if self.timer else nullcontext()
 
     def count(self, *sent) -> None:
-        """Note what is sent."""
-        self.traffic["messages"] += len(sent)
+        """Note what is sent; what is empty is not."""
+        self.traffic["messages"] += sum(a.nbytes > 0 for a in sent)
         self.traffic["bytes"] += sum(a.nbytes for a in sent)
 
     def _post(self, neighbours, to_low, to_high, from_low, from_high) -> list:
         low, high = neighbours
         self.count(to_low, to_high)
-        return [self.comm.Irecv(from_low, low, TO_HIGH), self.comm.Irecv(from_high, high, TO_LOW),
-                self.comm.Isend(to_low, low, TO_LOW), self.comm.Isend(to_high, high, TO_HIGH)]
+        return [begin(a, peer, tag) for begin, a, peer, tag in (
+            (self.comm.Irecv, from_low, low, TO_HIGH), (self.comm.Irecv, from_high, high, TO_LOW),
+            (self.comm.Isend, to_low, low, TO_LOW), (self.comm.Isend, to_high, high, TO_HIGH)) if a.nbytes]
 
     def exchange(self, neighbours, to_low, to_high, from_low, from_high) -> None:
         """See Transport."""

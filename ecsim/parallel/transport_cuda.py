@@ -85,11 +85,13 @@ class StagedTransport(DeviceTransport):
         with self.phase("exchange"):
             stream = self.xp.cuda.get_current_stream()
             for a, staged in zip(device[:2], host[:2], strict=True):
-                a.get(out=staged, blocking=False)
+                if a.nbytes:
+                    a.get(out=staged, blocking=False)
             stream.synchronize()
             super().exchange(neighbours, *host)
             for a, staged in zip(device[2:], host[2:], strict=True):
-                a.set(staged)
+                if a.nbytes:
+                    a.set(staged)
             stream.synchronize()
 
     def sum(self, a):

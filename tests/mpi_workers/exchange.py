@@ -14,7 +14,7 @@ from ecsim.backend.cpu import CpuBackend
 from ecsim.grid import Block, Grid, Part
 from ecsim.massmatrix.stencil import MassMatrix, half_offsets
 from ecsim.parallel.domain import Domain
-from ecsim.parallel.halo import Halo
+from ecsim.parallel.halo import BOTH, HIGH, LOW, Halo
 from ecsim.parallel.launch import world
 from ecsim.parallel.topology import Topology, arrangements, fits
 from ecsim.parallel.transport import HostTransport
@@ -62,6 +62,7 @@ def check_halo(topology, transport, backend=None):
         domain.halo.fill(a)
         assert np.array_equal(np.array(a), whole[(slice(None), *where)])
     check_pad(domain, wholes[0], where)
+    check_sides(domain, wholes[0], where)
     spread = domain.spread(wholes[0][(slice(None), *owned)])
     assert np.array_equal(spread.whole(), wholes[0])
     pieces = list(spread.pieces())
@@ -86,6 +87,35 @@ def check_pad(domain, whole, where):
         done.clear()
         halo.pad(x, padded, [work] * pieces)
         assert len(done) == pieces and np.array_equal(np.array(padded), expected)
+
+
+def check_sides(domain, whole, where):
+    """Ghosts along the first dimension that hold nothing, or that nobody needs, do not travel."""
+    halo, block, xp, transport = domain.halo, domain.block, domain.transport.xp, domain.transport
+    layers = {LOW: (slice(None), slice(0, block.ghosts)), HIGH: (slice(None), slice(-block.ghosts, None))}
+    for sides in ((), (LOW,), (HIGH,), BOTH):
+        absent = [layers[side] for side in BOTH if side not in sides]
+        given, plain = deposits(block, 3), deposits(block, 4)
+        for there in absent:
+            given[there] = 0.0
+        expected = [xp.asarray(given.copy()), xp.asarray(plain.copy())]
+        found = [xp.asarray(given.copy()), xp.asarray(plain.copy())]
+        halo.add(*expected)
+        before = dict(transport.traffic)
+        halo.add(*found, first=[sides, BOTH])
+        assert transport.traffic["messages"] - before["messages"] == 2 * len(domain.topology.split)
+        for a, b in zip(found, expected, strict=True):
+            assert np.array_equal(np.array(a)[block.interior], np.array(b)[block.interior])
+        padded, wanted = xp.zeros((2, *block.padded)), whole[(slice(None), *where)].copy()
+        padded[...] = -1.0
+        padded[block.interior] = wanted[block.interior]
+        for there in absent if halo.cuts(0) else ():
+            wanted[there] = -1.0
+        before = dict(transport.traffic)
+        halo.fill(padded, first=[sides])
+        assert np.array_equal(np.array(padded), wanted)
+        sent = transport.traffic["messages"] - before["messages"]
+        assert sent == 2 * len(domain.topology.split) - (2 - len(sides)) * halo.cuts(0)
 
 
 def check_field_operator(topology, transport, backend):

@@ -144,8 +144,10 @@ class CpuBackend:
 
     def in_parts(self, function, a) -> None:
         """``function(part)`` for parts of ``a`` along its first axis, on all threads where ``a`` is large enough."""
-        parts = min(self.threads.count, len(a)) if a.nbytes > LARGE else 1
-        self.threads.run(function, [(part,) for part in np.array_split(a, parts)])
+        if a.nbytes > LARGE and self.threads.count > 1:
+            self.threads.run(function, [(part,) for part in np.array_split(a, min(self.threads.count, len(a)))])
+        else:
+            function(a)
 
     def to_host(self, a) -> np.ndarray:
         """``a`` as a numpy array (no copy)."""

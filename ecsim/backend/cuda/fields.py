@@ -8,6 +8,8 @@ from itertools import product
 
 import numpy as np
 
+from ecsim.parallel import halo
+
 CURL_CURL = np.dtype([("same", "f8", (3, 8)), ("mixed", "f8", (3, 2))])  # struct CurlCurl of kernels/matvec.cu
 BOX = np.dtype([("low", "i4", 3), ("high", "i4", 3), ("first", "i8")])        # struct Box of kernels/matvec.cu
 NO_CURLS = np.zeros(1, CURL_CURL)
@@ -208,41 +210,33 @@ class Padding:
                             **self._macros)
 
 
-class Faces:
-    """The twin of `ecsim.parallel.halo.Faces`: faces of arrays (..., *padded) to and from contiguous buffers."""
+class Faces(halo.Faces):
+    """Faces of arrays (..., *padded) to and from contiguous buffers, one launch an array."""
 
     def __init__(self, backend, block) -> None:
-        padded = block.padded
-        self.backend, self._nodes = backend, math.prod(padded)
-        self._macros = {"DIM": block.d, "ORDER": block.order}
-        self._face = [(self._nodes, n, math.prod(padded[k + 1:]), self._nodes // n * block.ghosts)
-                      for k, n in enumerate(padded)]  # nodes of a component, along k and after it, and of a face
+        super().__init__(block, backend.xp)
+        self.backend, self._macros = backend, {"DIM": block.d, "ORDER": block.order}
+        self._shapes = [(self.nodes, n, math.prod(block.padded[k + 1:]), self.face[k])
+                        for k, n in enumerate(block.padded)]  # nodes of a component, along k, after it, of a face
 
-    def pack(self, arrays, k: int, first: tuple[int, int]):
-        """The layers of all arrays that begin at ``first`` (low, high) along dimension k, (2, values)."""
-        size = self._face[k][-1]
-        packed = self.backend.xp.empty((2, sum(a.size for a in arrays) // self._nodes * size))
-        for a, components, (low, high) in self._buffers(arrays, size, packed):
-            self._run("pack_faces", components * size, a, low, high, components, *self._face[k], *first)
-        return packed
+    def pack(self, some, k: int, first: tuple[int, int]) -> tuple:
+        """The layers that begin at ``first`` (low, high) along dimension k, in a buffer for each side."""
+        buffers = self.room(some, k)
+        for a, parts in self.parts(some, k, buffers):
+            self._run("pack_faces", a, k, *parts, first)
+        return buffers
 
-    def unpack(self, arrays, k: int, first: tuple[int, int], buffers, add: bool) -> None:
+    def unpack(self, some, k: int, first: tuple[int, int], buffers, add: bool) -> None:
         """The inverse: set these layers or, from the high side on, add to them."""
-        face, size = self._face[k], self._face[k][-1]
-        for a, components, (low, high) in self._buffers(arrays, size, buffers):
-            if add:
-                self._run("add_face", components * size, a, high, components, *face, first[1])
-                self._run("add_face", components * size, a, low, components, *face, first[0])
+        for a, (low, high) in self.parts(some, k, buffers):
+            if add:  # one after the other: in a thin block a layer belongs to both
+                self._run("add_faces", a, k, None, high, first)
+                self._run("add_faces", a, k, low, None, first)
             else:
-                self._run("unpack_faces", components * size, a, low, high, components, *face, *first)
+                self._run("unpack_faces", a, k, low, high, first)
 
-    def _buffers(self, arrays, size: int, packed):
-        """Each array, its components, and its part (low, high) of the buffers."""
-        end = 0
-        for a in arrays:
-            components = a.size // self._nodes
-            begin, end = end, end + components * size
-            yield a, components, (packed[0, begin:end], packed[1, begin:end])
-
-    def _run(self, name: str, items: int, *arguments) -> None:
-        self.backend.launch("fields_halo.cu", name, (-(-items // 256), 1), 256, arguments, **self._macros)
+    def _run(self, name: str, a, k: int, low, high, first: tuple[int, int]) -> None:
+        components = a.size // self.nodes
+        blocks = 0 if low is None and high is None else -(-components * self.face[k] // 256)
+        self.backend.launch("fields_halo.cu", name, (blocks, 1), 256,
+                            (a, low, high, components, *self._shapes[k], *first), **self._macros)
