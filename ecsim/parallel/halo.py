@@ -156,18 +156,19 @@ class Halo:
         for _ in self._passing(arrays, first):
             pass
 
-    def pad(self, x, padded, meanwhile: Sequence[Callable[[], None]] = ()) -> None:
+    def pad(self, x, padded, meanwhile: Sequence[Callable[[], None]] = (), after=None) -> None:
         """``padded`` (k, *padded) = x (k, *cells) with its ghosts.
 
         meanwhile : some functions, called while arrays travel. They find everything in place that needs no other rank,
-        so that what they need around the nodes of ``inner`` is there.
+        so that what they need around the nodes of ``inner`` is there.  after : a function that is called when all ghosts
+        are there; on a device, ``meanwhile`` may still be at work then.
         """
         if self._padding:
             self._padding(x, padded)
         else:
             padded[self.block.interior] = x
             self._fill_whole((padded,))
-        self.transport.beside(self._passing((padded,)), meanwhile)
+        self.transport.beside(self._passing((padded,), after=after), meanwhile)
 
     def _fill_whole(self, arrays) -> None:
         """Ghosts of the dimensions that are not cut."""
@@ -177,8 +178,11 @@ class Halo:
             for a in arrays:
                 self._periodic.fill(a.reshape(-1, *self._last))
 
-    def _passing(self, arrays, first=None) -> Iterator[None]:
-        """Ghosts of the dimensions that are cut, one after the other; yields whenever an exchange is under way."""
+    def _passing(self, arrays, first=None, after=None) -> Iterator[None]:
+        """Ghosts of the dimensions that are cut, one after the other, then ``after``.
+
+        Yields whenever an exchange is under way.
+        """
         g = self.block.ghosts
         for k in self._cut:
             n = self.block.cells[k]
@@ -189,6 +193,8 @@ class Halo:
             yield
             self.transport.finish(pending)
             self._faces.unpack(needed, k, (0, n + g), came, add=False)
+        if after is not None:
+            after()
 
     def add(self, *arrays, first: Sequence[tuple] | None = None, others: tuple = BOTH) -> None:
         """Add what lies on ghosts of C-ordered arrays (..., *padded) to its owners; ghosts then mean nothing.

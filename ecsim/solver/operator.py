@@ -30,8 +30,12 @@ class FieldOperator:
 
     def __call__(self, x):
         out = self.backend.xp.empty((3, *self.block.cells))
-        self.halo.pad(x, self._padded, [partial(self._multiply, out, piece) for piece in self._pieces])
-        self._multiply(out, self._inner and self._inner._replace(outside=True))
+        if self._inner is None:
+            self.halo.pad(x, self._padded)
+            self._multiply(out, None)
+        else:
+            self.halo.pad(x, self._padded, [partial(self._multiply, out, piece) for piece in self._pieces],
+                          partial(self._multiply, out, self._inner._replace(outside=True)))
         return out
 
     def _multiply(self, out, part: Part | None) -> None:
