@@ -164,10 +164,13 @@ def main() -> None:
         return
     common = [*options.set, f'backend.device="{options.device}"', f"backend.threads={options.threads}"]
     deck = load_deck(options.deck, common)
-    modes = {}
+    modes, alone = {}, None
     for mode in options.modes:
-        modes[mode] = [launch(options, n, common + (weak_changes(deck, n) if mode == "weak" else []))
-                       for n in sorted(options.ranks)]
+        modes[mode] = []
+        for n in sorted(options.ranks):
+            again = alone if n == 1 else None       # the same in both modes
+            modes[mode].append(again or launch(options, n, common + (weak_changes(deck, n) if mode == "weak" else [])))
+            alone = modes[mode][-1] if n == 1 else alone
         show(mode, modes[mode])
     if options.json:
         Path(options.json).write_text(json.dumps({**provenance(), "modes": modes}, indent=1))
