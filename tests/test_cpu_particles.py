@@ -184,6 +184,31 @@ def test_appended_in_pieces_or_at_once(backend):
     same_bits(pieces.to_host(), later.to_host())
 
 
+@pytest.mark.parametrize("sort_every", [1, 3])
+def test_appended_in_the_order_of_cells_or_not(backend, sort_every):
+    """Batches in order, out of order, before cells that are filled, empty; also behind particles that have moved."""
+    block, nothing = make_block((5, 3), 1), np.zeros((3, *make_block((5, 3), 1).padded))
+    given = draw(block, 500, np.random.default_rng(11))
+    given["cell"][:200] = np.sort(given["cell"][:200])
+    given["cell"][350:400] = 14
+    names, parts = ("cell", "s", "v", "weight", "id"), [slice(0, 90), slice(90, 200), slice(200, 200), slice(200, 350)]
+    one, many = (backend.new_store(block, ids=True, sort_every=sort_every, capacity=capacity) for capacity in (0, 350))
+    for store, pieces in ((one, [slice(0, 350)]), (many, parts)):
+        for piece in pieces:
+            store.append(**{name: given[name][..., piece] for name in names})
+        store.sort()
+        store.move(BETA, 0.2, nothing, nothing)
+        for piece in (slice(350, 400), slice(400, 500)):
+            store.append(**{name: given[name][..., piece] for name in names})
+            if store is many:
+                store.sort()
+        store.sort()
+        assert store.n == 500 and sorted(store.to_host()["id"]) == list(range(500))
+        for _ in range(2):
+            store.move(BETA, 0.2, nothing, nothing)
+    same_bits(one.to_host(), many.to_host())
+
+
 def test_no_particles(backend):
     block = make_block((3, 2, 9), 2)
     rng = np.random.default_rng(9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from itertools import product
 
 import numpy as np
@@ -11,9 +12,13 @@ from loading_cases import batches, loaded
 from numba import njit
 from scipy import special, stats
 
+from ecsim.builder import build
+from ecsim.deck import load_deck
 from ecsim.grid import Block, Grid
 from ecsim.particles import random, scalar
+from ecsim.particles.loading import PIECE
 from ecsim.particles.recipe import Population, Recipe, lattice
+from ecsim.plan import make_plan
 
 COLD = Recipe(-1.0, (Population(),))
 WARM = Recipe(1.0, (Population(0.7, (0.1, 0.0, -0.2), (0.01, 0.02, 0.03)),))
@@ -150,6 +155,23 @@ def test_species_draw_numbers_of_their_own_unless_placed_on_each_other():
     assert np.array_equal(ions["s"], placed["s"]) and not np.any(ions["v"] == placed["v"])
     assert np.array_equal(free["v"], placed["v"]) and not np.any(ions["s"] == free["s"])
     assert not np.any(other_seed["s"] == free["s"])
+
+
+@pytest.mark.parametrize("shape", ["cic", "tsc"])
+def test_loading_takes_no_more_memory_than_planned(shape):
+    """Stores, fields and work arrays of the plan, and a batch in the making; checked at the peak of numpy's arrays."""
+    small, deck = (load_deck("double_harris", {"grid.cells": cells, "grid.shape": shape, "backend.device": "cpu",
+                                               "backend.threads": 1, "particles.sort_every": 2})
+                   for cells in ([3, 3, 3], [12, 6, 6]))
+    build(small)    # imports and compiles
+    tracemalloc.start()
+    try:
+        build(deck)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    batch = 4 * PIECE * 60
+    assert batch < 0.3 * make_plan(deck).bytes and peak < make_plan(deck).bytes + batch + 2**21
 
 
 # -- distributions ---------------------------------------------------------------------------------

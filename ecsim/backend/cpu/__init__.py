@@ -59,13 +59,13 @@ class CpuBackend:
     def new_store(self, block, *, position_dtype: str = "float64", velocity_dtype: str = "float64",
                   weight: float | None = None, ids: bool = False, capacity: int = 0, sort_every: int = 1,
                   migration=None) -> ParticleStore:
-        """An empty ParticleStore; ``capacity`` is a hint for backends that reserve, arrays here fit what they hold.
+        """An empty ParticleStore; capacity : particles that will be loaded, if known.
 
         migration : takes particles to other blocks, needed where the block does not span the box.
         """
         return ParticleStore(block, self.threads, self.scratch, self.timer, position_dtype=position_dtype,
                              velocity_dtype=velocity_dtype, weight=weight, ids=ids, sort_every=sort_every,
-                             migration=migration)
+                             migration=migration, capacity=capacity)
 
     def assemble(self, stores: list[ParticleStore], betas: list[float], *, method: str = "pair",
                  precision: str = "fp64", B_nodes, stencil, moments) -> None:

@@ -12,6 +12,19 @@ from ecsim.backend.cpu.memory import borrow, get_item, put_item
 
 
 @kernel
+def tally(cell, first, counts):
+    """counts[c − first] += particles of ``cell`` (P,) in c; False if they are not in order, or others than these."""
+    cell, counts, previous = borrow(cell), borrow(counts), first
+    for p in range(cell.size):
+        c = get_item(cell, p)
+        if c < previous or c >= first + counts.size:
+            return False
+        previous = c
+        put_item(counts, c - first, get_item(counts, c - first) + 1)
+    return True
+
+
+@kernel
 def count_leavers(begin, end, own_first, own_last, destination, cells_per_slab, counts):
     """counts[slab] += particles of [begin, end) whose cell is outside [own_first, own_last)."""
     destination, counts = borrow(destination), borrow(counts)

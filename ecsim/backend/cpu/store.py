@@ -9,11 +9,20 @@ from ecsim.backend.cpu import mover, sort
 from ecsim.backend.cpu.lattice import box, lattice, padded_strides, tables
 from ecsim.backend.cpu.migrate import migrate
 from ecsim.backend.cpu.threads import Threads, cut
+from ecsim.backend.cpu.waiting import Waiting
 from ecsim.timing import Timer
 
 NO_VISIT = np.empty(0, dtype=np.int32)
 NO_WEIGHTS = np.empty(0)
 SPARE = 16
+
+
+def _copy(target: np.ndarray, at: int, source: np.ndarray, a: int, b: int, below_half: bool) -> None:
+    """target[at + a … at + b] = source[a … b]; a coordinate that would round to ½ becomes the number below."""
+    part = target[at + a:at + b]
+    part[:] = source[a:b]
+    if below_half:
+        np.minimum(part, np.nextafter(target.dtype.type(0.5), target.dtype.type(0)), out=part)
 
 
 class Scratch:
@@ -61,13 +70,14 @@ class ParticleStore:
     weight : one macro-charge for all, or None for one a particle.  ids : keep a uint64 per particle.
     sort_every : particles change places only in every so manieth sort and are visited through an index in between;
     results do not depend on it.  migration : takes particles to other blocks, needed where the block does not span the
-    box; every sort then changes places.
+    box; every sort then changes places.  capacity : particles that will be loaded, if known.
 
     ``n`` particles; ``start`` (n_cells + 1,) where each cell's particles begin in visiting order.
     """
 
     def __init__(self, block, threads: Threads, scratch: Scratch, timer: Timer, *, position_dtype="float64",
-                 velocity_dtype="float64", weight=None, ids=False, sort_every: int = 1, migration=None) -> None:
+                 velocity_dtype="float64", weight=None, ids=False, sort_every: int = 1, migration=None,
+                 capacity: int = 0) -> None:
         if sort_every < 1:
             raise ValueError(f"sort_every = {sort_every}; at least 1 is allowed")
         self.block, self.weight, self.migration = block, weight, migration
@@ -78,20 +88,20 @@ class ParticleStore:
         self.cells_per_plane = self.lattice.rows * self.lattice.length
         self.slabs = cut(self.lattice.planes, self.cells_per_plane, block.order)
         self._names = [*(f"s{k}" for k in range(block.d)), "v0", "v1", "v2"]
-        self._arrays = [np.empty(0, {"s": position_dtype, "v": velocity_dtype}[name[0]]) for name in self._names]
+        self._arrays = [np.empty(capacity, {"s": position_dtype, "v": velocity_dtype}[n[0]]) for n in self._names]
         for name, dtype, kept in (("weight", np.float64, weight is None), ("id", np.uint64, ids)):
             if kept:
                 self._names.append(name)
-                self._arrays.append(np.empty(0, dtype))
+                self._arrays.append(np.empty(capacity, dtype))
         self.start = np.zeros(block.n_cells + 1, np.int64)
         self.visit = NO_VISIT
         self._placed = self._sorts = 0
-        self._waiting: list[tuple] = []
+        self._waiting = Waiting()
 
     @property
     def n(self) -> int:
         """Number of particles, those that wait for the next ``sort`` included."""
-        return self._placed + sum(len(cell) for cell, _ in self._waiting)
+        return self._placed + len(self._waiting)
 
     @property
     def n_cells(self) -> int:
@@ -145,49 +155,55 @@ class ParticleStore:
 
         They count from the next ``sort`` on. Raises ValueError if a wanted array is missing or a shape does not fit.
         """
-        cell = np.array(cell, dtype=np.int32)
+        cell = np.asarray(cell, dtype=np.int32)
         if len(cell) and not 0 <= cell.min() <= cell.max() < self.n_cells:
             raise ValueError(f"cell runs from {cell.min()} to {cell.max()}; 0 to {self.n_cells - 1} is allowed")
         if np.shape(s) != (self.block.d, len(cell)) or np.shape(v) != (3, len(cell)):
             raise ValueError(f"s has shape {np.shape(s)} and v {np.shape(v)}; {(self.block.d, len(cell))} and "
                              f"{(3, len(cell))} are allowed")
         given = dict(zip(self._names, (*s, *v), strict=False)) | {"weight": weight, "id": id}
-        columns = []
-        for name, array in zip(self._names, self._arrays, strict=True):
-            column = np.array(given[name], dtype=array.dtype) if given[name] is not None else None
-            if np.shape(column) != cell.shape:
+        for name in self._names:
+            if np.shape(given[name]) != cell.shape:
                 raise ValueError(f"{name} has shape {np.shape(given[name])}; {cell.shape} is allowed")
-            if name[0] == "s":
-                np.minimum(column, np.nextafter(array.dtype.type(0.5), array.dtype.type(0)), out=column)
-            columns.append(column)
-        self._waiting.append((cell, columns))
+        self._rearrange()
+        self._make_room(self.n + len(cell), self.n)
+        self._threads.run(_copy, [(array, self.n, np.asarray(given[name]), a, b, name[0] == "s")
+                                  for name, array in zip(self._names, self._arrays, strict=True)
+                                  for a, b in self._threads.ranges(len(cell))])
+        self._waiting.add(cell)
 
     def sort(self) -> None:
         """Put all particles, appended ones last within their cell, in the order of their cells."""
-        cells = np.concatenate([self._cells(), *(cell for cell, _ in self._waiting)])
         self._rearrange()
-        self._scratch.forget(len(self._arrays[0]))
-        for k, old in enumerate(self._arrays):
-            self._arrays[k] = np.concatenate([old[:self._placed], *(columns[k] for _, columns in self._waiting)])
-            for _, columns in self._waiting:
-                columns[k] = None
-        self._placed = len(cells)
-        self._waiting.clear()
-        self._sort_by(cells, [(0, 0, 0, len(cells))])
-        self._rearrange()
-        self._sorts = 0
+        n, counts, last = self.n, np.diff(self.start), int(np.searchsorted(self.start, self._placed)) - 1
+        if self._waiting.after(last, counts):
+            np.cumsum(counts, out=self.start[1:])
+        else:
+            cells = self._scratch.take("destination", np.int32, n)
+            cells[:self._placed] = self._cells()
+            self._waiting.write(cells[self._placed:])
+            edges = [n * a * self.cells_per_plane // self.n_cells for a, _ in self.slabs] + [n]
+            self._sort_by(cells, [(a * self.cells_per_plane, b * self.cells_per_plane, *edges[k:k + 2])
+                                  for k, (a, b) in enumerate(self.slabs)])
+            self._rearrange()
+        self._waiting, self._placed, self._sorts = Waiting(), n, 0
 
     def reserve(self, n: int, destination: np.ndarray) -> np.ndarray:
         """Make room for n particles, with some to spare; returns ``destination`` in an array as long as the others."""
-        old = len(self._arrays[0])
-        if n > old:
-            self._scratch.forget(old)
-            for k, array in enumerate(self._arrays):
-                self._arrays[k] = np.empty(n + n // SPARE + 64, array.dtype)
-                self._arrays[k][:self._placed] = array[:self._placed]
+        self._make_room(n, self._placed)
         room = self._scratch.take("destination", np.int32, len(self._arrays[0]))
         room[:len(destination)] = destination
         return room
+
+    def _make_room(self, n: int, kept: int) -> None:
+        """Arrays for n particles, with some to spare unless they are the first; the first ``kept`` stay."""
+        old = len(self._arrays[0])
+        if n > old:
+            self._scratch.forget(old)
+            length = n + n // SPARE + 64 if old else n
+            for k, array in enumerate(self._arrays):
+                self._arrays[k] = np.empty(length, array.dtype)
+                self._arrays[k][:kept] = array[:kept]
 
     # -- sorting -----------------------------------------------------------------------------------------------
 
