@@ -151,3 +151,12 @@ class Part(NamedTuple):
                     found.append(((*self.low[:k], begin, *(0 for _ in cells[k + 1:])),
                                   (*self.high[:k], end, *cells[k + 1:])))
         return [box for box in found if all(a < b for a, b in zip(*box, strict=True))]
+
+
+def roomy(n: int) -> int:
+    """The next number from n on with four leading bits: an array whose length varies a little keeps its size.
+
+    A memory pool can then give it the memory that it had before.
+    """
+    step = 1 << max(0, n.bit_length() - 4)
+    return -(-n // step) * step

@@ -76,7 +76,7 @@ def measure(options) -> None:
         result = {
             "ranks": transport.size, "topology": p.domain.topology.ranks, "cells": p.block.grid.cells,
             "particles": p.n_particles, "seconds": float(np.median(whole)), "seconds_best": min(whole),
-            "seconds_staged": staged,
+            "seconds_staged": staged, "stages": {name: t / options.cycles for name, t in spent.items()},
             "split": {"compute": staged - sum(mean.values()), **mean}, "per_rank_and_cycle": traffic,
             "iterations": float(np.mean(run.iterations[-options.cycles:])), "worst_drift": run.worst_drift,
             "device": p.backend.describe(), "transport": transport.name, "mpi": world().mpi}

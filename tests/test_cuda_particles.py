@@ -291,15 +291,17 @@ def test_what_is_not_finite_is_reported_and_kept(backend, rng):
     np.testing.assert_array_equal(by_id(store.to_host())["id"], given["id"])
 
 
-def test_chunks_are_one_store_whatever_was_reserved(backend, rng, monkeypatch):
+@pytest.mark.parametrize("at_once", [1, 75, store_module.AT_ONCE])
+def test_chunks_are_one_store_whatever_was_reserved(backend, rng, monkeypatch, at_once):
     block = block_of((4, 5))
     given = particles(rng, block, 700, 0.1)
     given["cell"] = np.minimum(given["cell"], 3)
     whole = filled(backend, block, given, ids=True)
     monkeypatch.setattr(store_module, "UPLOAD", 150)
+    monkeypatch.setattr(store_module, "AT_ONCE", at_once)
     for capacity in (0, 700, 5000):
         chunked = backend.new_store(block, ids=True, capacity=capacity)
-        for part in np.array_split(np.arange(700), 9):
+        for part in np.split(np.arange(700), [70, 140, 230, 300, 390, 391, 500, 640]):
             chunked.append(**{name: a[..., part] for name, a in given.items()})
         assert chunked.n == 700
         chunked.sort()

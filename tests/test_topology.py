@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ecsim.grid import Grid
+from ecsim.grid import Grid, roomy
 from ecsim.parallel.domain import Domain
 from ecsim.parallel.launch import LaunchError, World, announced, check_peers
 from ecsim.parallel.topology import Topology, TopologyError, arrangements, cost, fits
@@ -116,3 +116,10 @@ def test_a_rank_with_a_gpu_says_that_it_is_tied_down(processors, text):
     assert ("tied" in domain.describe()) == bool(text) and text in domain.describe()
     domain.transport.xp = np
     assert "tied" not in domain.describe()
+
+
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 1000, 123_457, 2**40 + 1])
+def test_arrays_of_much_the_same_length_have_one_size(n):
+    assert n <= roomy(n) <= n * 1.125
+    assert len({roomy(m) for m in range(max(n, 16), max(n, 16) + max(n, 16) // 64)}) <= 2
+    assert roomy(roomy(n)) == roomy(n)

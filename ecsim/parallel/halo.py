@@ -160,8 +160,8 @@ class Halo:
         """``padded`` (k, *padded) = x (k, *cells) with its ghosts.
 
         meanwhile : some functions, called while arrays travel. They find everything in place that needs no other rank,
-        so that what they need around the nodes of ``inner`` is there.  after : a function that is called when all ghosts
-        are there; on a device, ``meanwhile`` may still be at work then.
+        so that what they need around the nodes of ``inner`` is there.  after : a function that is called when all
+        ghosts are there; on a device, ``meanwhile`` may still be at work then.
         """
         if self._padding:
             self._padding(x, padded)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ecsim.grid import roomy
 from ecsim.parallel.topology import Topology
 
 MOST_CELLS = 2**31
@@ -65,7 +66,8 @@ class Migration:
             for axis in self.topology.split:
                 sides = self._by_side(axis, travellers, numbers if axis == self.axis else None)
                 from_low, from_high = self.transport.exchange_counts(self.neighbours[axis], *map(len, sides[1:]))
-                travellers = self.transport.xp.empty((len(sides[0]) + from_low + from_high, travellers.shape[1]))
+                total = len(sides[0]) + from_low + from_high
+                travellers = self.transport.xp.empty((roomy(total), travellers.shape[1]))[:total]
                 travellers[: len(sides[0])] = sides[0]
                 arrivals = travellers[len(sides[0]) :]
                 pending = self.transport.start(self.neighbours[axis], *sides[1:], arrivals[:from_low],

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ecsim.backend.cuda.fields import right_aligned
+from ecsim.grid import roomy
 
 BOX = np.dtype([("cells", "i4", 3), ("origin", "i4", 3)])  # struct Box of kernels/wander.cuh
 THREADS = 128
@@ -50,9 +51,10 @@ def append(store, rows) -> None:
     n, xp = len(rows), store.backend.xp
     if not n:
         return
-    cells, added = xp.empty(n, np.int32), xp.zeros(store.n_cells + 1, np.int32)
+    cells, order = (xp.empty(roomy(n), np.int32)[:n] for _ in range(2))
+    added = xp.zeros(store.n_cells + 1, np.int32)
     _launch(store, "count_arrivals", n, (rows, n, cells, added, *store.geometry, _box(store)))
-    starts, order = xp.cumsum(added, dtype=np.int32), xp.empty(n, np.int32)
+    starts = xp.cumsum(added, dtype=np.int32)
     _launch(store, "list_arrivals", n, (cells, n, starts, order))
     _launch(store, "append_rows", store.n_cells,
             (*store.rows, store.first, store.count, rows, order, starts, added, store.n_cells))

@@ -10,7 +10,8 @@ from ecsim.backend.cuda.migrate import append_late
 SLACK = 0.25                # spare slots of a cell as a share of its particles …
 LEAST_SLACK = 6.0           # … but at least so many times the square root of them, and a few more
 MOST_SLOTS = 1 << 32        # kernels count slots in 32 bits
-UPLOAD = 1 << 22            # particles that wait on the host before they are inserted together
+UPLOAD = 1 << 22            # particles that wait on the host before they are inserted together …
+AT_ONCE = 1 << 16           # … unless so many come together
 NAMES = ("s", "v", "w", "id")
 
 
@@ -135,7 +136,7 @@ class CudaParticleStore:
 
         They count from the next ``sort`` on. Raises ValueError if a wanted array is missing or a shape does not fit.
         """
-        cell = np.array(cell, dtype=np.int32)
+        cell = np.asarray(cell, dtype=np.int32)
         given = {"s": s, "v": v, "w": weight, "id": id}
         shapes = {"s": (self.block.d, len(cell)), "v": (3, len(cell)), "w": cell.shape, "id": cell.shape}
         kept = [name for name in NAMES if getattr(self, name) is not None]
@@ -145,7 +146,12 @@ class CudaParticleStore:
                 raise ValueError(f"{label} has shape {np.shape(given[name])}; {shapes[name]} is allowed")
         if len(cell) and not 0 <= cell.min() <= cell.max() < self.n_cells:
             raise ValueError(f"cell runs from {cell.min()} to {cell.max()}; 0 to {self.n_cells - 1} is allowed")
-        self._waiting.append({"cell": cell} | {name: np.array(given[name], getattr(self, name).dtype) for name in kept})
+        if len(cell) >= AT_ONCE:
+            self.sort()
+            self._insert_from_host(cell, given)
+            return
+        copies = {name: np.array(given[name], getattr(self, name).dtype) for name in kept}
+        self._waiting.append({"cell": cell.copy()} | copies)
         if sum(len(w["cell"]) for w in self._waiting) >= UPLOAD:
             self.sort()
 
@@ -156,10 +162,19 @@ class CudaParticleStore:
             return
         whole = {name: np.concatenate([w[name] for w in waiting], axis=-1) for name in waiting[0]}
         waiting.clear()
-        n, xp = len(whole["cell"]), self.backend.xp
-        for begin in range(0, n, UPLOAD):
-            piece = {name: xp.asarray(a[..., begin:begin + UPLOAD]) for name, a in whole.items()}
-            self.insert(piece.pop("cell"), {name: piece.get(name) for name in NAMES})
+        for begin in range(0, len(whole["cell"]), UPLOAD):
+            piece = {name: a[..., begin:begin + UPLOAD] for name, a in whole.items()}
+            self._insert_from_host(piece.pop("cell"), piece)
+
+    def _insert_from_host(self, cell, given: dict) -> None:
+        """Append a batch of host arrays to their cells, row by row without a further copy on the host."""
+        xp, batch = self.backend.xp, self.empty_batch(len(cell))
+        for name, target in batch.items():
+            if target is not None:
+                rows, sources = (a if a.ndim == 2 else a[None] for a in (target, np.asarray(given[name], target.dtype)))
+                for row, source in zip(rows, sources, strict=True):
+                    row[...] = xp.asarray(source)
+        self.insert(xp.asarray(cell), batch)
 
     def empty_batch(self, n: int) -> dict:
         """Device arrays for n particles outside the store, by the names s, v, w, id (None where not kept)."""
