@@ -42,10 +42,15 @@ def open_run(path: str | os.PathLike[str]) -> Run:
 
 
 class Run:
-    """The files of one run; everything is read when it is looked at."""
+    """The files of one run; everything is read when it is looked at.
+
+    A time series keeps the length that it had at the first look, so that its columns fit together while the run goes
+    on; open the run again to see later rows.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.directory = Path(path)
+        self._series: dict[str, Series] = {}
         if not (self.directory / DECK).is_file():
             raise ReadError(f"{self.directory} is not the directory of a run: it has no {DECK}")
 
@@ -57,7 +62,7 @@ class Run:
         """The deck that was run. Raises DeckError if this version cannot read it."""
         return load_deck(self.directory / DECK)
 
-    @property
+    @cached_property
     def energies(self) -> Series:
         """The energy ledger."""
         return Series(self.directory / ENERGIES)
@@ -83,7 +88,7 @@ class Run:
         """A diagnostic by its name. Raises ReadError if there is none."""
         if name not in self.series_names:
             raise ReadError(f"{self.directory} has no time series {name}; it has {_listed(self.series_names)}")
-        return Series(self.directory / DIAGNOSTICS / f"{name}.h5")
+        return self._series.setdefault(name, Series(self.directory / DIAGNOSTICS / f"{name}.h5"))
 
     def fields(self, name: str = FIELDS) -> Fields:
         """The snapshots of a diagnostic. Raises ReadError if there are none."""
@@ -115,16 +120,20 @@ class Series:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._rows: int | None = None
 
     def __getitem__(self, column: str) -> np.ndarray:
+        rows = len(self)
         with open_series(self.path) as file:
             if not isinstance(file.get(column), h5py.Dataset):
                 raise KeyError(f"{self.path} has no column {column}; it has {_listed(self._columns(file))}")
-            return file[column][: file["step"].shape[0]]
+            return file[column][:rows]
 
     def __len__(self) -> int:
-        with open_series(self.path) as file:
-            return file["step"].shape[0]
+        if self._rows is None:
+            with open_series(self.path) as file:
+                self._rows = file["step"].shape[0]
+        return self._rows
 
     @property
     def columns(self) -> list[str]:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ecsim.output.rundir import read_deck_text
+from ecsim.output.rundir import ENERGIES, read_deck_text
 from ecsim.output.storage import discard, part_of, reason
 from ecsim.output.timings import read_timings
 from ecsim.plot import plot_run
 from ecsim.plot.style import NothingToDraw
-from ecsim.reader import Run, open_run
+from ecsim.reader import ReadError, Run, open_run
 from ecsim.report import cost_table, duration
 
 PAGE = "report.html"
@@ -39,6 +39,8 @@ def write_report(directory: str | os.PathLike[str], output: str | os.PathLike[st
     Raises OSError if there is no run or the page cannot be written, PlotError if figures cannot be drawn.
     """
     run = open_run(directory)
+    if not len(run.energies):
+        raise ReadError(f"{run.directory} has no rows in its {ENERGIES} yet")
     path = Path(output) if output is not None else run.directory / PAGE
     text = page(run)
     part = part_of(path)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 
 import numpy as np
 
 from ecsim.output.rundir import ENERGIES
+from ecsim.output.series import has_writer
 from ecsim.reader import Run, open_run
 from ecsim.report import duration
 
@@ -21,9 +22,9 @@ QUIET_SECONDS = 120.0
 
 def watch(directory: str | os.PathLike[str], pause: float = 2.0, once: bool = False) -> None:
     """Show the state of a run every ``pause`` seconds until it is finished, or once. Raises OSError if it is none."""
-    run, before = open_run(directory), None
+    before = None
     while True:
-        text, done, before = view(run, before)
+        text, done, before = view(open_run(directory), before)
         if sys.stdout.isatty() and not once:
             text = f"\x1b[2J\x1b[H{text}"
         print(text, flush=True)
@@ -46,8 +47,10 @@ def view(run: Run, before: tuple[int, float] | None = None) -> tuple[str, bool, 
     seconds = max(written - begun[1], 1e-9)
     rate = (step - begun[0]) / seconds
     left = duration((last - step) / rate) if rate > 0 else "–"
-    done, age = step >= last, time.time() - written
-    state = "finished" if done else f"no news for {duration(age)}" if age > QUIET_SECONDS else "running"
+    closed, age = not has_writer(path), time.time() - written
+    done = closed and step >= last - last % run.deck.output.energies_every
+    state = ("finished" if done else "stopped" if closed else
+             f"no news for {duration(age)}" if age > QUIET_SECONDS else "running")
     lines = [f"{run.directory}  {run.deck.problem.name}, {state}",
              f"step {step} of {last}  ({100 * step / last:.1f} %)   t = {ledger['time'][-1]:.6g}   "
              f"{rate:.3g} steps/s   {'took' if done else 'left'} {duration(seconds) if done else left}", ""]
@@ -101,5 +104,9 @@ def _health(run: Run) -> list[str]:
 def _files(run: Run) -> list[str]:
     checkpoints = run.checkpoints
     newest = checkpoints[-1].name if checkpoints else "none"
-    size = sum(f.stat().st_size for f in Path(run.directory).rglob("*") if f.is_file())
+    size = 0
+    for folder, _, files in os.walk(run.directory):
+        for name in files:
+            with suppress(OSError):                     # a run that goes on renames and removes files
+                size += os.stat(os.path.join(folder, name)).st_size
     return [f"newest checkpoint    {newest}", f"on disk              {size / 2**20:.1f} MiB"]

@@ -72,6 +72,15 @@ def test_rows_and_attributes_come_back(tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"energies.h5"}
 
 
+def test_no_room_is_left_reserved(tmp_path):
+    with EnergyFile(tmp_path / "energies.h5", species=SPECIES, attributes={}) as file:
+        for step in range(5000):
+            file.append(row(step))
+    used = sum(np.asarray(column).nbytes for name, column in read_energies(tmp_path).items() if name in COLUMNS)
+    assert (tmp_path / "energies.h5").stat().st_size < 1.3 * used + 50_000
+    check(read_energies(tmp_path), range(5000))
+
+
 def test_columns_carry_units_and_meaning(tmp_path):
     EnergyFile(tmp_path / "energies.h5", species=["e"], attributes={}).close()
     with h5py.File(tmp_path / "energies.h5") as file:
@@ -185,6 +194,56 @@ def test_full_disk_stops_with_the_path_and_keeps_the_rows(tmp_path):
     table = read_energies(path)
     assert len(table["step"]) > 2048
     check(table, range(len(table["step"])))
+
+
+def test_flushes_take_a_small_part_of_the_time(tmp_path, monkeypatch):
+    """However slow they are."""
+    clock = [0.0]
+    monkeypatch.setattr("ecsim.output.series.time.monotonic", lambda: clock[0])
+    with EnergyFile(tmp_path / "energies.h5", species=SPECIES, attributes={}) as file:
+        extend, flushes = file._extend, []
+
+        def slow(*arguments):
+            flushes.append(clock[0])
+            clock[0] += 0.05
+            extend(*arguments)
+
+        file._extend = slow
+        for step in range(1000):
+            clock[0] += 0.1
+            file.append(row(step))
+        assert 0.05 * len(flushes) < 0.006 * clock[0] and np.diff(flushes).max() < 11
+
+
+@pytest.mark.parametrize("length", [0, 20, 3000, 20_000])
+def test_a_file_that_is_cut_short_is_told_at_once(tmp_path, length):
+    path = tmp_path / "energies.h5"
+    with EnergyFile(path, species=SPECIES, attributes={}) as file:
+        for step in range(30):
+            file.append(row(step))
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(OSError, match="energies.h5 is not a readable time series of ecsim"):
+        read_energies(path)
+    with pytest.raises(OSError, match="energies.h5 is not a readable time series of ecsim"):
+        EnergyFile(path, species=SPECIES, attributes={}, resume_at=20)
+
+
+def test_a_damaged_file_of_a_killed_run_does_not_hang_the_restart(tmp_path, monkeypatch):
+    """HDF5 waits without end for the rest of a file that is marked as being written."""
+    path = tmp_path / "energies.h5"
+    monkeypatch.setattr("ecsim.output.series.PATIENCE", 5.0)
+    file = EnergyFile(path, species=SPECIES, attributes={})
+    for step in range(30):
+        file.append(row(step))
+    file.flush()
+    data = path.read_bytes()
+    file.close()
+    path.write_bytes(data)
+    EnergyFile(path, species=SPECIES, attributes={}, resume_at=20).close()
+    assert len(read_energies(path)["step"]) == 21
+    path.write_bytes(data[:20_000])
+    with pytest.raises(OSError, match="energies.h5 was damaged when its run ended; move it away to go on"):
+        EnergyFile(path, species=SPECIES, attributes={}, resume_at=20)
 
 
 def test_unwritable_place_is_one_clear_error(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from restart_cases import run
 
 import ecsim
+from ecsim.output.series import Column, SeriesFile
 from ecsim.reader import ReadError
 
 DIAGNOSTICS = [
@@ -38,6 +39,22 @@ def test_series_have_units_and_axes(finished):
         files.series("probe")
     with pytest.raises(KeyError, match="no column Q; it has B, E, step, time"):
         cut["Q"]
+
+
+def test_columns_fit_together_while_rows_are_added(tmp_path):
+    """As many rows of each as there were at the first look."""
+    (tmp_path / "deck.toml").touch()
+    file = SeriesFile(tmp_path / "energies.h5", {"step": Column("i8"), "value": Column("f8")}, attributes={})
+    seen = []
+    for step in range(5):
+        file.append({"step": step, "value": 0.5 * step})
+        file.flush()
+        files = ecsim.open_run(tmp_path)
+        seen.append((len(files.energies["step"]), files.energies))
+    assert [length for length, _ in seen] == [1, 2, 3, 4, 5]
+    for length, energies in seen:
+        assert len(energies) == len(energies["value"]) == energies["step"][-1] + 1 == length
+    file.close()
 
 
 def test_records_are_read_when_they_are_indexed(finished, monkeypatch):

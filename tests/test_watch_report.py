@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from restart_cases import run
+from restart_cases import DECK, run
 
 from ecsim.output.timings import read_timings
 from ecsim.plot import PlotError, plot_comparison, plot_run
-from ecsim.reader import open_run
-from ecsim.run_report import write_report
+from ecsim.reader import ReadError, open_run
+from ecsim.run_report import page, write_report
+from ecsim.simulation import Simulation
 from ecsim.watch import sparkline, view
 
 DIAGNOSTICS = [
@@ -59,6 +61,64 @@ def test_watch_shows_the_last_row(directory):
     nothing = subprocess.run([sys.executable, "-m", "ecsim", "watch", str(directory.parent)], capture_output=True,
                              text=True)
     assert nothing.returncode == 2 and "is not the directory of a run" in nothing.stderr
+
+
+def test_watch_knows_the_end_of_a_run(tmp_path):
+    """Also where the last step has no row; and a run that was stopped, or goes on."""
+    run(tmp_path / "rare", 7, energies_every=3)
+    text, done, _ = view(open_run(tmp_path / "rare"))
+    assert done and "thermal, finished" in text and "step 6 of 7" in text
+    simulation = Simulation.from_deck(DECK, output=tmp_path / "run")
+    simulation.step(3)
+    simulation.recorder.flush()
+    text, done, _ = view(open_run(tmp_path / "run"))
+    assert not done and "thermal, running" in text and "step 3 of 12" in text
+    simulation.close()
+    text, done, _ = view(open_run(tmp_path / "run"))
+    assert not done and "thermal, stopped" in text
+
+
+def test_a_run_without_rows(tmp_path):
+    pytest.importorskip("matplotlib")
+    run(tmp_path / "whole", 2, **{"checkpoint.every": 2})
+    run(tmp_path / "run", 3, restart_from=tmp_path / "whole", energies_every=10)
+    assert view(open_run(tmp_path / "run"))[0].endswith("run: no rows yet")
+    with pytest.raises(ReadError, match="has no rows in its energies.h5 yet"):
+        write_report(tmp_path / "run")
+    assert [path.name for path in plot_run(tmp_path / "run")] == ["stages.png"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, {}]", "{}", "null"])
+def test_timings_that_are_none(directory, tmp_path, text):
+    shutil.copytree(directory, tmp_path / "run")
+    (tmp_path / "run" / "timings.json").write_text(text)
+    assert read_timings(tmp_path / "run") == []
+    assert "Deck" in page(open_run(tmp_path / "run"))
+
+
+MANY = [{"name": f"s{k}", "charge_to_mass": (-1.0)**k, "particles_per_cell": 2, "thermal_velocity": 0.1}
+        for k in range(14)]
+VACUUM = {"species": [], "problem": {"name": "vacuum_wave", "mode": [1, 0]}}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("change, steps", [
+    ({}, 1), ({"species": MANY}, 2), (VACUUM, 2), ({"grid": {"cells": [1], "size": [0.5]}}, 2),
+    ({"grid": {"cells": [1, 4, 1], "size": [0.5, 2.0, 0.5]}}, 2),
+], ids=["one row", "many species", "vacuum", "one cell", "a line in 3D"])
+def test_odd_runs_are_drawn_without_a_word(tmp_path, change, steps):
+    pytest.importorskip("matplotlib")
+    deck = {**DECK, **change}
+    d, names = len(deck["grid"]["cells"]), [s["name"] for s in deck["species"]]
+    deck["diagnostic"] = [
+        {"kind": "probe", "every": 1, "position": [0.1] * d, "moments": True}, {"kind": "health", "every": 1},
+        {"kind": "spectrum", "every": 1, "record": "E", "along": ["x"]},
+        *({"kind": "histogram", "name": name, "every": 9, "species": name, "axes": ["vx"], "low": [9], "high": [10],
+           "bins": [3]} for name in names[:2]),
+        *([{"kind": "reconnection", "every": 1}] if d == 2 else [])]
+    Simulation.from_deck(deck, output=tmp_path, steps=steps, fields_every=1).run()
+    write_report(tmp_path)
+    assert len(plot_run(tmp_path)) > 4
 
 
 def test_sparkline_spans_its_values():

@@ -41,15 +41,19 @@ class EnergyFile(SeriesFile):
 
     def __init__(self, path: str | os.PathLike[str], *, species: Sequence[str],
                  attributes: Mapping[str, str | int | float],
-                 flush_every: float = 1.0, resume_at: int | None = None) -> None:
+                 flush_every: float | None = None, resume_at: int | None = None) -> None:
         self.species = list(species)
-        if resume_at is not None and Path(path).exists() and read_energies(path)["species"] != self.species:
-            raise ValueError(f"{path} has the species {read_energies(path)['species']}, this run has {self.species}")
         columns = {name: Column(dtype, self._shape(width), unit, meaning)
                    for name, (dtype, width, unit, meaning) in COLUMNS.items()}
         names = np.array(self.species, h5py.string_dtype())
         super().__init__(path, columns, attributes={**attributes, "species": names}, flush_every=flush_every,
                          resume_at=resume_at)
+
+    def _check_earlier(self, rows: Mapping[str, Any]) -> None:
+        species = list(rows["attributes"].get("species", []))
+        if species != self.species:
+            raise ValueError(f"{self.path} has the species {species}, this run has {self.species}")
+        super()._check_earlier(rows)
 
     def _shape(self, width: int | str) -> tuple[int, ...]:
         if width == "species":

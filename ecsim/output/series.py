@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +23,8 @@ from ecsim.output.storage import VERSION_BOUNDS, discard, part_of, plain, reason
 
 CHUNK = 1024
 CHUNK_BYTES, BUFFER_BYTES, RESERVE = 1 << 18, 1 << 20, 1 << 20
+FLUSH_EVERY, FLUSH_RATIO = 1.0, 200
+PATIENCE, SLOWEST = 30.0, 2e7
 AXES = "axes"
 
 
@@ -56,7 +60,8 @@ class SeriesFile:
     columns : by name; ``step`` must be among them.
     attributes : stored as attributes of the file.
     axes : coordinates, by the names that columns use.
-    flush_every : seconds between flushes. Rows are buffered in memory in between; a kill loses at most these.
+    flush_every : seconds between flushes; None is 1, or 200 times what a flush takes where that is more. Rows are
+        buffered in memory in between; a kill loses at most these.
     resume_at : continue an existing file after this step: its rows up to and including it are kept.
 
     Raises
@@ -66,7 +71,7 @@ class SeriesFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], columns: Mapping[str, Column], *, attributes: Mapping[str, Any],
-                 axes: Mapping[str, Axis] | None = None, flush_every: float = 1.0,
+                 axes: Mapping[str, Axis] | None = None, flush_every: float | None = None,
                  resume_at: int | None = None) -> None:
         self.path, self.columns, self.flush_every = Path(path), dict(columns), flush_every
         self._attributes, self._axes = dict(attributes), dict(axes or {})
@@ -76,8 +81,9 @@ class SeriesFile:
         self._buffer = {name: np.empty((self._capacity, *c.shape), c.dtype) for name, c in self.columns.items()}
         self._buffered = 0
         self._reserved = 0
+        self._datasets: dict[str, h5py.Dataset] = {}
         self._file: h5py.File | None = self._create(earlier)
-        self._flushed = time.monotonic()
+        self._next_flush = time.monotonic() + (FLUSH_EVERY if flush_every is None else flush_every)
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Add one row, a value for each column.
@@ -90,7 +96,7 @@ class SeriesFile:
         for name, column in self._buffer.items():
             column[self._buffered] = row[name]
         self._buffered += 1
-        if self._buffered == self._capacity or time.monotonic() - self._flushed >= self.flush_every:
+        if self._buffered == self._capacity or time.monotonic() >= self._next_flush:
             self.flush()
 
     def flush(self) -> None:
@@ -98,12 +104,14 @@ class SeriesFile:
         if self._file is None:
             raise ValueError(f"{self.path} is closed")
         rows = {name: column[: self._buffered] for name, column in self._buffer.items()}
-        self._buffered = 0
-        self._flushed = time.monotonic()
+        self._buffered, begun = 0, time.monotonic()
         try:
             self._extend(self._file, self.path, rows)
         except (OSError, RuntimeError) as error:
             raise OSError(f"cannot write the time series {self.path}: {reason(error)}") from error
+        finally:
+            now, wait = time.monotonic(), self.flush_every
+            self._next_flush = now + (max(FLUSH_EVERY, FLUSH_RATIO * (now - begun)) if wait is None else wait)
 
     def close(self) -> None:
         """Flush and close; a second call does nothing."""
@@ -114,6 +122,7 @@ class SeriesFile:
         finally:
             self._file.close()
             self._file = None
+        _cut(self.path)
 
     def __enter__(self) -> SeriesFile:
         return self
@@ -125,13 +134,22 @@ class SeriesFile:
         """Rows up to step ``last`` of the existing file; None where there is no file."""
         if not self.path.exists():
             return None
-        rows = read_series(self.path)
+        try:
+            if has_writer(self.path):
+                _check_of_a_killed_run(self.path)
+            rows = read_series(self.path)
+        except OSError as error:
+            raise OSError(f"{error}; move it away to go on without its rows") from error
+        self._check_earlier(rows)
+        keep = rows["step"] <= last
+        return {name: rows[name][keep] for name in self.columns}
+
+    def _check_earlier(self, rows: Mapping[str, Any]) -> None:
+        """Raise ValueError if the table of an existing file is not of the kind that this run writes."""
         shapes = {name: rows[name].shape[1:] for name in rows if name not in ("attributes", AXES)}
         wanted = {name: column.shape for name, column in self.columns.items()}
         if shapes != wanted:
             raise ValueError(f"{self.path} has other columns than this run would write: {_difference(shapes, wanted)}")
-        keep = rows["step"] <= last
-        return {name: rows[name][keep] for name in self.columns}
 
     def _create(self, earlier: Mapping[str, np.ndarray] | None) -> h5py.File:
         """A file beside the final one, moved there once complete: a kill leaves the old or the new one."""
@@ -164,6 +182,7 @@ class SeriesFile:
             data = file.create_dataset(name, (0, *column.shape), column.dtype, maxshape=(None, *width),
                                        chunks=(rows, *width))
             data.attrs["unit"], data.attrs["meaning"] = column.unit, column.meaning
+            self._datasets[name] = data
             if column.axes:
                 data.attrs[AXES] = np.array(column.axes, h5py.string_dtype())
 
@@ -178,7 +197,7 @@ class SeriesFile:
             reserve(path, end + bytes_needed + RESERVE)
             self._reserved = end + bytes_needed + RESERVE
         for name in [*(name for name in self.columns if name != "step"), "step"]:
-            column, new = file[name], rows[name]
+            column, new = self._datasets[name], rows[name]
             old = column.shape[0]
             column.resize(old + len(new), axis=0)
             column[old:] = new
@@ -191,13 +210,40 @@ def open_series(path: str | os.PathLike[str]) -> h5py.File:
     if not path.is_file():
         raise FileNotFoundError(f"no time series {path}")
     try:
-        file = h5py.File(path, "r", libver=VERSION_BOUNDS, swmr=True, locking="best-effort")
+        file = h5py.File(path, "r", libver=VERSION_BOUNDS, swmr=has_writer(path), locking="best-effort")
     except OSError as error:
         raise OSError(f"{path} is not a readable time series of ecsim: {reason(error)}") from error
     if not isinstance(file.get("step"), h5py.Dataset):
         file.close()
         raise OSError(f"{path} is not a readable time series of ecsim: it has no steps")
     return file
+
+
+def has_writer(path: Path) -> bool:
+    """Whether HDF5's mark of an open writer is in the superblock: the run goes on, or was killed."""
+    with open(path, "rb") as file:
+        head = file.read(12)
+    return len(head) == 12 and bool(head[11])
+
+
+def _cut(path: Path) -> None:
+    """Give back what was reserved beyond the end that the superblock of a closed file tells; HDF5 leaves it."""
+    with open(path, "r+b") as file:
+        head = file.read(36)
+        file.truncate(min(path.stat().st_size, int.from_bytes(head[28:36], "little")))
+
+
+def _check_of_a_killed_run(path: Path) -> None:
+    """Raise OSError if a file cannot be read, from a process of its own, which can be ended.
+
+    In a marked file HDF5 takes damage for something that is just being written, and waits for its end without end.
+    """
+    code = "import sys; from ecsim.output.series import read_series; read_series(sys.argv[1])"
+    try:
+        subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=True,
+                       timeout=PATIENCE + path.stat().st_size / SLOWEST)
+    except subprocess.SubprocessError:
+        raise OSError(f"the time series {path} was damaged when its run ended") from None
 
 
 def read_series(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from ecsim.output.storage import discard, part_of, reason
 
 TIMINGS = "timings.json"
+KEYS = {"from_step", "to_step", "wall_seconds", "seconds", "particles", "device"}
 
 
 def write_timings(run: str | os.PathLike[str], session: Mapping[str, Any], fresh: bool = False) -> None:
@@ -32,4 +33,4 @@ def read_timings(run: str | os.PathLike[str]) -> list[dict[str, Any]]:
         found = json.loads((Path(run) / TIMINGS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
-    return found if isinstance(found, list) else []
+    return [one for one in found if isinstance(one, dict) and one.keys() >= KEYS] if isinstance(found, list) else []

@@ -8,7 +8,7 @@ import numpy as np
 
 from ecsim.plot.energy import EPSILON, LOWEST_DRIFT
 from ecsim.plot.source import Run
-from ecsim.plot.style import COLOURS, GREY, TIME, figure
+from ecsim.plot.style import GREY, TIME, colour, figure, span
 
 
 def draw(runs: Sequence[Run]):
@@ -17,20 +17,19 @@ def draw(runs: Sequence[Run]):
     with figure(6.4) as drawing:
         panels = drawing.subplots(4, 1, sharex=True)
         for k, run in enumerate(runs):
-            table, colour = run.energies, COLOURS[k % len(COLOURS)]
+            table = run.energies
             time, reference = table["time"], abs(table["total"][0]) or 1.0
             parts = (table["electric"], table["magnetic"], table["kinetic"].sum(axis=1))
             for panel, values in zip(panels, parts, strict=False):
-                panel.plot(time, values / reference, color=colour,
+                panel.plot(time, values / reference, color=colour(k),
                            label=run.directory.name if values is parts[0] else None)
-            panels[3].plot(time, np.maximum(np.abs(table["drift"]), LOWEST_DRIFT), color=colour, linewidth=0.9)
+            panels[3].plot(time, np.maximum(np.abs(table["drift"]), LOWEST_DRIFT), color=colour(k), linewidth=0.9)
         for panel, name in zip(panels, ("electric", "magnetic", "kinetic"), strict=False):
             panel.set_ylabel(f"{name}  [total]")
             if all(line.get_ydata().max() > 0 for line in panel.lines) and _wide(panel):
                 panel.set_yscale("log")
         panels[3].axhline(EPSILON, color=GREY, linewidth=0.7, linestyle=":")
-        panels[3].set(yscale="log", ylabel="|relative drift|", xlabel=TIME,
-                      xlim=(start, end if end > start else start + 1))
+        panels[3].set(yscale="log", ylabel="|relative drift|", xlabel=TIME, xlim=span((start, end)))
         drawing.align_ylabels()
         drawing.legend(loc="outside upper center", ncols=3)
     return drawing

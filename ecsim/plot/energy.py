@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ecsim.plot.source import Run
-from ecsim.plot.style import BLACK, COLOURS, GREY, TIME, energy_unit
+from ecsim.plot.style import BLACK, GREY, TIME, colour, energy_unit, span
 
 EPSILON = float(np.finfo(float).eps)
 LOWEST_DRIFT = 1e-17
@@ -24,9 +24,9 @@ def draw(run: Run, figure) -> None:
     total, drift = table["total"], np.abs(table["drift"])
     levels, changes, error = figure.subplots(3, 1, sharex=True, height_ratios=(2.4, 2.4, 1.5))
     reference = abs(total[0]) or 1.0
-    for colour, (name, values) in zip(_cycle(len(parts)), parts.items(), strict=True):
-        levels.plot(time, np.where(values > 0, values, np.nan), color=colour, label=name)
-        changes.plot(time, 100 * (values - values[0]) / reference, color=colour, label=name)
+    for k, (name, values) in enumerate(parts.items()):
+        levels.plot(time, np.where(values > 0, values, np.nan), color=colour(k), label=name)
+        changes.plot(time, 100 * (values - values[0]) / reference, color=colour(k), label=name)
     levels.plot(time, total, color=BLACK, linestyle="--", label="total")
     changes.plot(time, 100 * (total - total[0]) / reference, color=BLACK, linestyle="--")
     levels.set(ylabel=f"energy  $[{energy_unit(len(run.deck.grid.cells))}]$")
@@ -38,7 +38,7 @@ def draw(run: Run, figure) -> None:
     error.axhline(EPSILON, color=GREY, linewidth=0.7, linestyle=":")
     error.annotate(r"$2^{-52}$", (1.005, EPSILON), xycoords=("axes fraction", "data"), va="center", color=GREY,
                    fontsize=8)
-    error.set(yscale="log", ylabel="|relative drift|", xlabel=TIME, xlim=(time[0], time[-1] or 1.0),
+    error.set(yscale="log", ylabel="|relative drift|", xlabel=TIME, xlim=span(time),
               ylim=(LOWEST_DRIFT, max(1e-12, 3 * drift.max())))
     figure.align_ylabels()
     figure.legend(*levels.get_legend_handles_labels(), loc="outside upper center", ncols=min(len(parts) + 1, 5))
@@ -50,10 +50,6 @@ def _parts(table) -> dict[str, np.ndarray]:
     parts = {"electric": table["electric"], "magnetic": table["magnetic"], **kinetic}
     least = np.abs(table["total"]).max() * 10**-DECADES
     return {name: values for name, values in parts.items() if values.max() > least}
-
-
-def _cycle(count: int) -> list[str]:
-    return [COLOURS[k % len(COLOURS)] for k in range(count)]
 
 
 def _scale(axes, histories) -> None:

@@ -14,12 +14,12 @@ from ecsim.plot.plane import AXES, LEAST_ISLAND, Plane, cut, flux_of, has_struct
 from ecsim.plot.source import Run
 from ecsim.plot.style import (
     BLACK,
-    COLOURS,
     POSITIVE,
     SIGNED,
     WIDTH,
     NothingToDraw,
     PlotError,
+    colour,
     figure,
     position,
     power_of_ten,
@@ -187,11 +187,11 @@ def _draw_lines(run: Run, snapshot: Snapshot, axis: int):
             values = mesh.values[(slice(None), *index)]
             shown = np.abs(values).max(axis=1) > INVISIBLE * np.abs(values).max()
             for k in np.flatnonzero(shown):
-                _profile(axes, snapshot, axis, values[k], mesh.centring, COLOURS[k], f"${name}_{AXES[k]}$")
+                _profile(axes, snapshot, axis, values[k], mesh.centring, colour(k), f"${name}_{AXES[k]}$")
             axes.set_ylabel(quantity(name, mesh.quantity))
         for k, name in enumerate(densities):
             values = np.abs(meshes[name].values[tuple(index)])
-            _profile(grid[-1], snapshot, axis, values, meshes[name].centring, COLOURS[k % len(COLOURS)], name[4:])
+            _profile(grid[-1], snapshot, axis, values, meshes[name].centring, colour(k), name[4:])
         if densities:
             grid[-1].set_ylabel(quantity("n", "number_density"))
         for axes in grid:

@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from ecsim.diagnostics.modes import fit_growth, mode_amplitude
 from ecsim.output.snapshots import read_fields
 from ecsim.plot.source import Run
-from ecsim.plot.style import BLACK, COLOURS, TIME, NothingToDraw, energy_unit
+from ecsim.plot.style import BLACK, COLOURS, TIME, NothingToDraw, energy_unit, span
 from ecsim.problems.common import Theory
 
 HEIGHT = 4.0
@@ -67,7 +67,7 @@ def _growth(run: Run, figure, theories) -> None:
                    label=_label(theory, r"\gamma", theory.growth_rate, 4))
         lower.axhline(theory.growth_rate, color=colour, linestyle=style)
     top = max(abs(fit.rate / 2), *(abs(theory.growth_rate) for theory in theories))
-    upper.set(ylabel=rf"{name} energy  $[{energy_unit(len(run.deck.grid.cells))}]$", xlim=(time[0], time[-1]),
+    upper.set(ylabel=rf"{name} energy  $[{energy_unit(len(run.deck.grid.cells))}]$", xlim=span(time),
               ylim=(max(energy[shown].min(), energy.max() * 1e-16) / 3, 5 * energy.max()))
     lower.set(xlabel=TIME, ylabel=r"$\gamma(t)\,/\,\omega_{pi}$", ylim=(-0.25 * top, 1.6 * top))
 
@@ -145,4 +145,4 @@ def _phase(run: Run, axes, theories) -> None:
     measured = reference - np.polyfit(time, lag, 1)[0]
     axes.plot(time, lag, color=BLACK, marker="o", markersize=3.5, linestyle="none", clip_on=False,
               label=rf"measured:  $\omega = {measured:.5f}\,\omega_{{pi}}$")
-    axes.set(xlabel=TIME, ylabel=f"phase behind {_math(theories[0].label)}  [rad]", xlim=(fine[0], fine[-1]))
+    axes.set(xlabel=TIME, ylabel=f"phase behind {_math(theories[0].label)}  [rad]", xlim=span(fine))

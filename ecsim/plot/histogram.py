@@ -7,7 +7,7 @@ import numpy as np
 from ecsim.particles.recipe import spread_over
 from ecsim.plot.plane import AXES
 from ecsim.plot.source import Run
-from ecsim.plot.style import BLACK, COLOURS, POSITIVE, WIDTH, figure, unit_label
+from ecsim.plot.style import BLACK, COLOURS, POSITIVE, WIDTH, figure, span, unit_label
 
 LABELS = {"x": r"$x\,/\,d_i$", "y": r"$y\,/\,d_i$", "z": r"$z\,/\,d_i$", "vx": "$v_x/c$",
           "vy": "$v_y/c$", "vz": "$v_z/c$", "speed": "$|v|/c$"}
@@ -54,7 +54,7 @@ def _lines(run: Run, series, name: str, x, values):
         if theory is not None:
             panel.plot(x, theory, color=COLOURS[0], linestyle="--", label="theory, start")
         unit = series.unit("f").replace("^d", f"^{len(run.deck.grid.cells)}")
-        panel.set(xlabel=LABELS[name], ylabel=f"$f$  {unit_label(unit)}", xlim=(x[0], x[-1]))
+        panel.set(xlabel=LABELS[name], ylabel=f"$f$  {unit_label(unit)}", xlim=span(x))
         positive = values[[0, -1]][values[[0, -1]] > 0]
         if name[0] in "vs" and positive.size:
             panel.set(yscale="log", ylim=(0.5 * positive.min(), 3 * positive.max()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ecsim.plot.plane import AXES
 from ecsim.plot.source import Run
-from ecsim.plot.style import COLOURS, TIME, figure, unit_label
+from ecsim.plot.style import TIME, colour, figure, span, unit_label
 
 PANEL = 1.5
 
@@ -22,15 +22,15 @@ def draw(run: Run, series):
             axes, values = next(panels), series[name]
             symbol, _, species = name.partition("_")
             for k, axis in enumerate(AXES):
-                axes.plot(time, values[:, k], color=COLOURS[k], label=f"${symbol}_{axis}$")
+                axes.plot(time, values[:, k], color=colour(k), label=f"${symbol}_{axis}$")
             _finish(axes, f"{symbol} {species}".strip(), series.unit(name))
         for kind, names in scalars.items():
             if names:
                 axes = next(panels)
                 for k, name in enumerate(names):
-                    axes.plot(time, series[name], color=COLOURS[k], label=name[2:])
+                    axes.plot(time, series[name], color=colour(k), label=name[2:])
                 _finish(axes, kind, series.unit(names[0]))
-        axes.set(xlabel=TIME, xlim=(time[0], time[-1] if len(time) > 1 else time[0] + 1))
+        axes.set(xlabel=TIME, xlim=span(time))
         place = ", ".join(f"{x:.4g}" for x in series.attributes["key_position"])
         drawing.align_ylabels()
         drawing.suptitle(rf"spacecraft {series.path.stem} at ({place}) $d_i$", fontsize=9)

@@ -11,7 +11,7 @@ from ecsim.output.snapshots import read_fields
 from ecsim.plot.growth import slopes
 from ecsim.plot.plane import AXES, LEAST_ISLAND, flux_of, plane_of
 from ecsim.plot.source import Run
-from ecsim.plot.style import BLACK, COLOURS, GREY, TIME, NothingToDraw
+from ecsim.plot.style import BLACK, COLOURS, GREY, TIME, NothingToDraw, span
 
 HEIGHT = 4.6
 SMOOTH = 12
@@ -48,7 +48,7 @@ def draw(run: Run, figure) -> None:
         closed.plot(time, flux[:, k] / params.magnetic_field, color=COLOURS[k], label=label, **style)
         growth = np.diff(flux[:, k]) / np.diff(time)
         rate.plot(0.5 * (time[1:] + time[:-1]), growth / params.magnetic_field**2, color=COLOURS[k], **style)
-    closed.set(ylabel=r"closed flux  $[B_0\,d_i]$", xlim=(time[0], time[-1]))
+    closed.set(ylabel=r"closed flux  $[B_0\,d_i]$", xlim=span(time))
     closed.set_ylim(bottom=0)
     rate.axhline(0, color=GREY, linewidth=0.7, linestyle=":")
     rate.set(ylabel=r"rate  $[B_0\,v_A]$", xlabel=TIME)
@@ -72,7 +72,7 @@ def _draw_series(run: Run, figure, series) -> None:
         rate.plot(centres, growth / measured, color=colour, linestyle="--", linewidth=0.9)
         work.plot(time, JE[:, k] / (B0**3 or 1.0), color=colour, linewidth=0.5, alpha=0.4)
         work.plot(time, _running_mean(JE[:, k]) / (B0**3 or 1.0), color=colour)
-    closed.set(ylabel=r"closed flux  $[B_0\,d_i]$" if B0 else "closed flux", xlim=(time[0], time[-1] or 1.0))
+    closed.set(ylabel=r"closed flux  $[B_0\,d_i]$" if B0 else "closed flux", xlim=span(time))
     closed.set_ylim(bottom=0)
     rate.set(ylabel=r"rate  $[B v_A]$")
     rate.axhline(0, color=GREY, linewidth=0.7, linestyle=":")

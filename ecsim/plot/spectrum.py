@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ecsim.plot.source import Run
-from ecsim.plot.style import BLACK, COLOURS, POSITIVE, TIME, WIDTH, NothingToDraw, figure, unit_label
+from ecsim.plot.style import BLACK, COLOURS, POSITIVE, TIME, WIDTH, NothingToDraw, figure, span, unit_label
 
 MODES = 5
 LEAST = 1e-8
@@ -39,7 +39,7 @@ def _lines(series, name: str, k, total):
         strongest = np.argsort(np.nan_to_num(total[:, 1:]).max(axis=0))[::-1][:MODES] + 1
         for colour, mode in zip(COLOURS, sorted(strongest), strict=False):
             history.plot(time, total[:, mode], color=colour, label=f"{mode}")
-        history.set(xlabel=TIME, xlim=(time[0], time[-1] if len(time) > 1 else time[0] + 1))
+        history.set(xlabel=TIME, xlim=span(time))
         history.legend(title="waves in the box", title_fontsize=8, ncols=2)
     return drawing
 

@@ -62,6 +62,16 @@ def power_of_ten(largest: float) -> int:
     return 0 if -2 < power < 3 else power
 
 
+def colour(k: int) -> str:
+    """The k-th colour; they come again after the last."""
+    return COLOURS[k % len(COLOURS)]
+
+
+def span(values) -> tuple[float, float]:
+    """From the first to the last of some ordered values, as the limits of an axis; they may be one."""
+    return values[0], values[-1] if values[-1] > values[0] else values[0] + 1.0
+
+
 def unit_label(unit: str) -> str:
     """A unit as the files write it, typeset: ``m_i c ω_pi/q_i``."""
     for plain, maths in (("ω_pi", r"\omega_{pi}"), ("n0", "n_0"), ("²", "^2"), ("³", "^3"), ("·", r"\cdot "),
