@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from restart_cases import DECK, EVERYTHING, assert_same, run, state
@@ -9,6 +11,7 @@ from restart_cases import DECK, EVERYTHING, assert_same, run, state
 from ecsim.deck import DeckError, load_deck
 from ecsim.output.energies import read_energies
 from ecsim.output.particles import read_particles
+from ecsim.output.rundir import RunDirectoryError
 from ecsim.output.series import read_series
 from ecsim.output.snapshots import list_snapshots, read_fields
 from ecsim.simulation import Simulation
@@ -150,6 +153,37 @@ def test_one_more_diagnostic_after_a_restart(tmp_path, full):
     resumed = run(tmp_path, 6, EVERYTHING[4:5], restart_from=tmp_path)
     assert_same(state(resumed), state(full[0]))
     assert series(tmp_path, "probe")["step"].tolist() == [5, 6]
+
+
+@pytest.mark.parametrize("index, change, what", [
+    (4, {"moments": False}, "moments was True and is False"),
+    (4, {"position": [0.3, 0.3]}, r"position was \[0.3, 0.28\]"),
+    (9, {"high": [3, 4]}, "high was"), (11, {"every_id": 8}, "every_id was 7 and is 8"),
+    (5, {"kind": "spectrum", "record": "E", "along": ["y"]}, "kind was cut and is spectrum"),
+])
+def test_a_file_goes_on_with_what_it_holds(tmp_path, index, change, what):
+    """Rows of another place or of other bins in the same file would be taken for the same thing."""
+    run(tmp_path, 4, EVERYTHING, **{"checkpoint.every": 4})
+    entry = {**EVERYTHING[index], **change}
+    if "kind" in change:
+        entry = {"name": EVERYTHING[index]["name"], "every": 2, **change}
+    with pytest.raises(RunDirectoryError, match=f"holds another diagnostic: .*{what}"):
+        run(tmp_path, 6, [entry], restart_from=tmp_path)
+    run(tmp_path, 6, [{**entry, "name": "another"}, {**EVERYTHING[4], "every": 2}], restart_from=tmp_path)
+    assert series(tmp_path, "probe")["step"].tolist() == [0, 1, 2, 3, 4, 6]
+    assert series(tmp_path, "another")["step"].tolist() == ([5, 6] if entry["every"] == 1 else [6])
+
+
+def test_the_sidecar_holds_what_fits_together(tmp_path):
+    """Not a snapshot that is damaged, nor those of other cells from before a restart."""
+    run(tmp_path, 4, [{"kind": "fields", "every": 1}], **{"checkpoint.every": 4})
+    (tmp_path / "fields" / "fields_000001.h5").write_text("damaged")
+    run(tmp_path, 5, [{"kind": "fields", "every": 1}], restart_from=tmp_path)
+    steps = re.findall(r'Grid Name="(\d+)"', (tmp_path / "fields.xdmf").read_text())
+    assert steps == ["0", "2", "3", "4", "5"] * 2
+    run(tmp_path, 6, [{"kind": "fields", "every": 1, "stride": 100}], restart_from=tmp_path / "checkpoints/step_000004")
+    assert re.findall(r'Grid Name="(\d+)"', (tmp_path / "fields.xdmf").read_text()) == ["5", "6"] * 2
+    assert read_fields(tmp_path / "fields" / "fields_000006.h5").cells == (1, 1)
 
 
 def test_a_record_that_is_named_twice_is_written_once(tmp_path):

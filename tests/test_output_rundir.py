@@ -1,6 +1,7 @@
 """A run directory is made safely: nothing that ecsim did not write is ever touched."""
 
 import gc
+import os
 
 import pytest
 from restart_cases import DECK, EVERYTHING, run
@@ -72,6 +73,13 @@ def test_a_file_in_the_way(tmp_path):
         check_run_directory(tmp_path / "run", overwrite=True)
     with pytest.raises(RunDirectoryError, match="run is not a writable directory"):
         check_run_directory(tmp_path / "run" / "below")
+
+
+@pytest.mark.parametrize("lacking", ["R_OK", "W_OK", "X_OK"])
+def test_a_directory_that_may_not_be_used(tmp_path, monkeypatch, lacking):
+    monkeypatch.setattr("os.access", lambda path, mode: not mode & getattr(os, lacking))
+    with pytest.raises(RunDirectoryError, match="is not readable and writable"):
+        check_run_directory(tmp_path)
 
 
 def test_checking_creates_nothing(tmp_path):

@@ -95,6 +95,22 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, whole, how, file, why):
         find_checkpoint(tmp_path)
 
 
+@pytest.mark.parametrize("text", ["", "[]", "3", "null", "{}", '{"checksum": 0}', "\udcff"])
+def test_a_manifest_that_is_none(tmp_path, text):
+    run(tmp_path, 4, **EVERY)
+    (tmp_path / FOLDER / "step_000004" / "manifest.json").write_text(text, errors="surrogateescape")
+    with pytest.raises(CheckpointError, match="step_000004.*manifest"):
+        find_checkpoint(tmp_path)
+
+
+def test_what_else_lies_among_the_checkpoints_is_left_alone(tmp_path, whole):
+    run(tmp_path, 8, **EVERY)
+    (tmp_path / FOLDER / "step_²").mkdir()
+    (tmp_path / FOLDER / "step_000009").write_text("mine")
+    assert_same(state(run(tmp_path, 12, restart_from=tmp_path, **EVERY)), whole[0])
+    assert (tmp_path / FOLDER / "step_²").is_dir() and (tmp_path / FOLDER / "step_000009").read_text() == "mine"
+
+
 def test_a_changed_manifest_is_damaged(tmp_path):
     run(tmp_path, 4, **EVERY)
     path = tmp_path / FOLDER / "step_000004" / "manifest.json"

@@ -14,9 +14,10 @@ from ecsim.diagnostics.sample import Sample
 from ecsim.keys import key
 from ecsim.output.openpmd import NO_AUTHOR, Moment
 from ecsim.output.quantities import QUANTITIES
-from ecsim.output.rundir import DIAGNOSTICS
-from ecsim.output.series import STEP, Axis, Column, SeriesFile
+from ecsim.output.rundir import DIAGNOSTICS, RunDirectoryError
+from ecsim.output.series import STEP, Axis, Column, SeriesFile, open_series
 from ecsim.output.snapshots import Mesh
+from ecsim.output.storage import plain
 
 AXES = "xyz"
 
@@ -88,6 +89,29 @@ class SeriesDiagnostic(Diagnostic):
     series: SeriesFile | None = None
     laid_out = False
 
+    def __init__(self, params: Any, kind: str, plasma, setting: Setting) -> None:
+        super().__init__(params, kind, plasma, setting)
+        self.path = setting.directory / DIAGNOSTICS / f"{self.name}.h5"
+        entry = {f.name: getattr(params, f.name) for f in dataclasses.fields(params)}
+        self.described = {f"key_{name}": value for name, value in entry.items() if value is not None}
+        self.described["kind"] = self.kind
+        if setting.resume_at is not None:
+            self.world.on_root(self._check_earlier)
+
+    def _check_earlier(self) -> None:
+        """Raise RunDirectoryError if the file that would be gone on with holds something else."""
+        if not self.path.exists():
+            return
+        with open_series(self.path) as file:
+            was = {name: plain(value) for name, value in file.attrs.items() if name[:4] in ("key_", "kind")}
+        now = {name: list(value) if isinstance(value, tuple) else value for name, value in self.described.items()}
+        changed = [f"{name.removeprefix('key_')} was {was.get(name)} and is {now.get(name)}"
+                   for name in sorted((was.keys() | now.keys()) - {"key_every", "key_name"})
+                   if was.get(name) != now.get(name)]
+        if changed:
+            raise RunDirectoryError(f"{self.path} holds another diagnostic: {'; '.join(changed)}. Give this one "
+                                    "another name, or move the file away")
+
     def layout(self, sample: Sample) -> tuple[dict[str, Column], dict[str, Axis]]:
         """Columns besides step and time, and their axes (collective)."""
         raise NotImplementedError
@@ -104,15 +128,12 @@ class SeriesDiagnostic(Diagnostic):
         if not self.world.is_root:
             return
         if self.series is None:
-            path = self.setting.directory / DIAGNOSTICS / f"{self.name}.h5"
             try:
-                path.parent.mkdir(exist_ok=True)
+                self.path.parent.mkdir(exist_ok=True)
             except OSError as error:
-                raise OSError(f"cannot make the directory {path.parent}: {error.strerror}") from error
-            entry = {f.name: getattr(self.params, f.name) for f in dataclasses.fields(self.params)}
-            described = {f"key_{name}": value for name, value in entry.items() if value is not None}
-            self.series = SeriesFile(path, {**STEP, **columns}, axes=axes, resume_at=self.setting.resume_at,
-                                     attributes={**self.setting.attributes, **described, "kind": self.kind})
+                raise OSError(f"cannot make the directory {self.path.parent}: {error.strerror}") from error
+            self.series = SeriesFile(self.path, {**STEP, **columns}, axes=axes, resume_at=self.setting.resume_at,
+                                     attributes={**self.setting.attributes, **self.described})
         self.series.append({"step": sample.step, "time": sample.time, **row})
 
     def flush(self) -> None:

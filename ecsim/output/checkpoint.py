@@ -42,7 +42,7 @@ class Checkpoint:
         try:
             manifest = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))
             checksum = manifest.pop("checksum")
-        except (OSError, ValueError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(f"{self.path} has no readable {MANIFEST}: {reason(error)}") from error
         if checksum != _checksum_of(manifest):
             raise CheckpointError(f"{self.path / MANIFEST} is damaged: its checksum is wrong")
@@ -129,8 +129,8 @@ def write_checkpoint(run: str | os.PathLike[str], step: int, state: Mapping[str,
 
 def list_checkpoints(run: str | os.PathLike[str]) -> list[Path]:
     """The checkpoints of a run directory, oldest first, valid or not."""
-    found = {path.name[len("step_"):]: path for path in (Path(run) / FOLDER).glob("step_*")}
-    return [found[number] for number in sorted(filter(str.isdigit, found), key=int)]
+    found = {path.name[len("step_"):]: path for path in (Path(run) / FOLDER).glob("step_*") if path.is_dir()}
+    return [found[number] for number in sorted(filter(str.isdecimal, found), key=int)]
 
 
 def tidy(run: str | os.PathLike[str], step: int, keep: int) -> None:

@@ -26,11 +26,14 @@ class Hold:
     def take(self, path: str | os.PathLike[str], overwrite: bool = False, goes_on: bool = False) -> None:
         """Lock a directory, made if there is none.
 
-        goes_on : it is that of a run which goes on; else it must be one that a run may write into.
+        goes_on : it is that of a run which goes on (if there is none, nothing is done); else it must be one that a run
+        may write into.
         Raises RunDirectoryError if it is not (see `check_run_directory`), or if another run holds it.
         """
         if not goes_on:
             check_run_directory(path, overwrite)
+        elif not os.path.isdir(path):
+            return
         self._path = Path(path)
         try:
             if not goes_on:

@@ -85,8 +85,8 @@ def check_run_directory(path: str | os.PathLike[str], overwrite: bool = False) -
         return
     if not path.is_dir():
         raise RunDirectoryError(f"the run directory {path} exists and is a file; choose another name")
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise RunDirectoryError(f"the run directory {path} is not writable")
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise RunDirectoryError(f"the run directory {path} is not readable and writable")
     if not any(path.iterdir()):
         return
     if not is_run_directory(path):
@@ -136,11 +136,11 @@ def continue_run_directory(path: str | os.PathLike[str], deck_text: str, step: i
     """
     path = Path(path)
     try:
-        _remove(path, TEMPORARY)
+        _remove(path, (*TEMPORARY, "*.xdmf.h5"))
         for pattern in SNAPSHOTS:
             for file in path.glob(pattern):
                 number = file.stem.rpartition("_")[2]
-                if number.isdigit() and int(number) > step:
+                if number.isdecimal() and int(number) > step:
                     file.unlink()
         _store_deck(path, deck_text)
     except OSError as error:

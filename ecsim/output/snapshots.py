@@ -150,7 +150,7 @@ def write_meshes(path: Path, moment: Moment, fields: Iterable[tuple[str, Mesh]],
 def list_snapshots(run: str | os.PathLike[str], name: str = FIELDS) -> list[Path]:
     """The complete openPMD files of a diagnostic of a run, in order of their step."""
     numbered = {path.stem[len(name) + 1:]: path for path in openpmd_directory(run, name).glob(f"{name}_*.h5")}
-    return [numbered[number] for number in sorted(filter(str.isdigit, numbered), key=int)]
+    return [numbered[number] for number in sorted(filter(str.isdecimal, numbered), key=int)]
 
 
 def read_fields(path: str | os.PathLike[str], names: Sequence[str] | None = None) -> Snapshot:

@@ -27,9 +27,10 @@ def write_xdmf(run: str | os.PathLike[str], name: str) -> Path:
     path, points = run / f"{name}.xdmf", run / f"{name}.xdmf.h5"
     files = list_snapshots(run, name)
     try:
+        lattice = _lattice(files[-1])
         if not points.exists():
-            _write_points(points, files[-1])
-        text = "\n".join(_document(run, files, points.name))
+            _write_points(points, *lattice)
+        text = "\n".join(_document(run, files, points.name, lattice))
         part = part_of(path)
         part.write_text(text, encoding="utf-8")
         os.replace(part, path)
@@ -39,12 +40,16 @@ def write_xdmf(run: str | os.PathLike[str], name: str) -> Path:
     return path
 
 
-def _write_points(path: Path, snapshot: Path) -> None:
-    """X, Y, Z of every node and of every centre, as float32; a missing dimension is one plane at 0."""
+def _lattice(snapshot: Path) -> tuple[tuple, tuple, tuple]:
+    """Number, width and offset of the cells that a snapshot holds."""
     with h5py.File(snapshot, "r", locking="best-effort") as file:
         record = next(iter(next(iter(file["data"].values()))["meshes"].values()))
         component = record if isinstance(record, h5py.Dataset) else next(iter(record.values()))
-        shape, spacing, offset = component.shape, record.attrs["gridSpacing"], record.attrs["gridGlobalOffset"]
+        return component.shape, tuple(record.attrs["gridSpacing"]), tuple(record.attrs["gridGlobalOffset"])
+
+
+def _write_points(path: Path, shape: tuple, spacing: tuple, offset: tuple) -> None:
+    """X, Y, Z of every node and of every centre, as float32; a missing dimension is one plane at 0."""
     part = part_of(path)
     with h5py.File(part, "w") as file:
         for grid, shift in zip(GRIDS, (0.0, 0.5), strict=True):
@@ -55,10 +60,10 @@ def _write_points(path: Path, snapshot: Path) -> None:
     os.replace(part, path)
 
 
-def _document(run: Path, files: list[Path], points: str):
+def _document(run: Path, files: list[Path], points: str, lattice: tuple):
     yield '<?xml version="1.0"?>\n<Xdmf Version="3.0">\n<Domain>'
     for grid in GRIDS:
-        blocks = [block for file in files if (block := _grid(run, file, file.stat().st_mtime_ns, points, grid))]
+        blocks = [block for file in files if (block := _grid_or_none(run, file, points, grid, lattice))]
         if blocks:
             yield f'<Grid Name="{grid}s" GridType="Collection" CollectionType="Temporal">'
             yield from blocks
@@ -66,9 +71,19 @@ def _document(run: Path, files: list[Path], points: str):
     yield "</Domain>\n</Xdmf>\n"
 
 
+def _grid_or_none(run: Path, path: Path, points: str, grid: str, lattice: tuple) -> str:
+    """`_grid`; nothing for a file that was removed or damaged since, or holds other cells (before a restart)."""
+    try:
+        return _grid(run, path, path.stat().st_mtime_ns, points, grid, lattice)
+    except (OSError, KeyError, ValueError):
+        return ""
+
+
 @lru_cache(maxsize=MOST_KEPT)
-def _grid(run: Path, path: Path, changed: int, points: str, grid: str) -> str:
+def _grid(run: Path, path: Path, changed: int, points: str, grid: str, lattice: tuple) -> str:
     """One time of one grid, or nothing where no record lies on it; kept for a file that has not ``changed``."""
+    if _lattice(path) != lattice:
+        return ""
     with h5py.File(path, "r", locking="best-effort") as file:
         ((step, iteration),) = file["data"].items()
         found = []
