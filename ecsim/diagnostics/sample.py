@@ -136,11 +136,16 @@ class Sample:
         u = np.divide(J, rho, out=np.zeros_like(J), where=rho != 0)
         if kind == "u":
             return Mesh(u, "node", "velocity", offset)
-        P = np.stack([m[4 + c] - J[i] * u[j] for c, (i, j) in enumerate(PAIRS)]) / species.charge_to_mass
+
+        def pressure(c):
+            """One component of the tensor."""
+            i, j = PAIRS[c]
+            return (m[4 + c] - J[i] * u[j]) / species.charge_to_mass
+
         if kind == "P":
-            return Mesh(P, "node", "pressure", offset)
+            return Mesh(np.stack([pressure(c) for c in range(6)]), "node", "pressure", offset)
         if kind == "T":
             n = np.abs(rho)
-            return Mesh(np.divide(P[0] + P[3] + P[5], 3 * n, out=np.zeros_like(n), where=n != 0), "node",
-                        "temperature", offset)
+            trace = sum(pressure(c) for c in (0, 3, 5))
+            return Mesh(np.divide(trace, 3 * n, out=np.zeros_like(n), where=n != 0), "node", "temperature", offset)
         raise KeyError(f"no record {kind}_{species.name}")
