@@ -79,8 +79,8 @@ def _locked(path: Path) -> int:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise RunDirectoryError(f"another run is writing into {path}; wait for its end, or choose another "
-                                "directory") from None
+        raise RunDirectoryError(f"another run is writing into {path}; wait for its end (in Python: close() it), or "
+                                "choose another directory") from None
     except OSError:
         pass
     return handle
