@@ -3,7 +3,8 @@
 A uniform Maxwellian plasma, about 8 % of the particles changing cell a step, float64 throughout, one weight for all.
 Best and median of repeated calls after a warm-up, in ns per particle, once on one thread and once on all, beside the
 project's targets; then the arithmetic of the small matrix product and the bytes that must travel, against what a copy
-reaches. "cycle" is whole cycles of the deck ``thermal`` on the same grid, to a tolerance of 1e-12.
+reaches. "cycle" is whole cycles of the deck ``thermal`` on the same grid, to a tolerance of 1e-12; "load" is making its
+particles and putting them into a store, once.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ import numpy as np
 from ecsim import Simulation
 from ecsim.backend.cpu import CpuBackend
 from ecsim.backend.cpu.threads import available_threads
+from ecsim.deck import load_deck
 from ecsim.grid import SHAPE_ORDERS, Block, Grid
 from ecsim.massmatrix.stencil import half_offsets
+from ecsim.particles import loading
+from ecsim.problems import registry
 
 DT, SPEED, BETA = 1.0, 0.0343, 0.05         # cells a step: 8 % leave their cell in 3D
 TARGETS = {"pair": 60, "mover": 30, "sort": 15, "cycle": 130}       # ns per particle, one thread, CIC in 3D
@@ -70,18 +74,39 @@ def spans(plasma: Plasma, repeats: int) -> dict[str, list[float]]:
     return found
 
 
-def cycles(cells: tuple[int, ...], shape: str, per_cell: int, threads: int, repeats: int) -> list[float]:
-    """Nanoseconds per particle of whole cycles of ``thermal`` with ``per_cell`` particles of each species."""
-    run = Simulation.from_deck("thermal", device="cpu", threads=threads, **{
-        "grid.cells": list(cells), "grid.size": [WIDTH * n for n in cells], "grid.shape": shape,
-        "solver.tolerance": 1e-12,
-        "species.ions.particles_per_cell": per_cell, "species.electrons.particles_per_cell": per_cell})
+def thermal(cells: tuple[int, ...], shape: str, per_cell: int) -> dict:
+    """Changes to the deck ``thermal``: ``per_cell`` particles of each species on these cells."""
+    return {"grid.cells": list(cells), "grid.size": [WIDTH * n for n in cells], "grid.shape": shape,
+            "solver.tolerance": 1e-12,
+            "species.ions.particles_per_cell": per_cell, "species.electrons.particles_per_cell": per_cell}
+
+
+def cycles(changes: dict, threads: int, repeats: int) -> list[float]:
+    """Nanoseconds per particle of whole cycles of ``thermal``."""
+    run = Simulation.from_deck("thermal", device="cpu", threads=threads, **changes)
     found = []
     for turn in range(repeats + 2):
         begin = time.perf_counter()
         run.step()
         if turn > 1:
             found.append(1e9 * (time.perf_counter() - begin) / run.plasma.n_particles)
+    return found
+
+
+def loads(changes: dict, backend: CpuBackend, repeats: int) -> list[float]:
+    """Nanoseconds per particle to load the ions of ``thermal``."""
+    deck, found = load_deck("thermal", changes), []
+    block = Block(Grid(deck.grid.cells, deck.grid.size, deck.grid.order))
+    recipe, per_cell = registry()["thermal"].recipes(deck)[0], deck.species[0].per_cell
+    for turn in range(repeats + 1):
+        store = backend.new_store(block, weight=recipe.uniform_weight(block.volume, per_cell),
+                                  capacity=per_cell * block.n_cells)
+        begin = time.perf_counter()
+        loading.load(store.append, recipe, block, species=0, particles_per_cell=per_cell,
+                     threads=backend.threads.count)
+        store.sort()
+        if turn:
+            found.append(1e9 * (time.perf_counter() - begin) / store.n)
     return found
 
 
@@ -101,7 +126,7 @@ def work(d: int, order: int) -> dict[str, tuple[float, float]]:
     nodes, vectors = (order + 1) ** d, 8 * (d + 3)
     sums, pairs = (2 * order + 1) ** d, nodes * (nodes + 1) // 2
     return {"pair": (2 * (9 * sums + 4 * nodes), vectors), "direct": (2 * (9 * pairs + 4 * nodes), vectors),
-            "mover": (0, 2 * vectors + 4), "sort": (0, 2 * vectors + 4), "cycle": (0, 0)}
+            "mover": (0, 2 * vectors + 4), "sort": (0, 2 * vectors + 4), "cycle": (0, 0), "load": (0, 0)}
 
 
 def report(rows: dict, per_particle: dict, stencil_bytes: int, copy: float) -> None:
@@ -133,12 +158,14 @@ def main() -> None:
     cells, order = tuple(options.cells), SHAPE_ORDERS[options.shape]
     copy, rows = copy_rate(options.repeats), {}
     for threads in sorted({1, options.threads}):
-        whole = cycles(cells, options.shape, options.per_cell, threads, options.repeats)
+        changes = thermal(cells, options.shape, options.per_cell)
+        whole = {"cycle": cycles(changes, threads, options.repeats),
+                 "load": loads(changes, CpuBackend(threads), options.repeats)}
         plasma = Plasma(CpuBackend(threads), cells, options.per_cell, order)
         rows[threads] = {name: {"best": 1e9 * min(s) / (1 if name == "product" else plasma.store.n),
                                 "median": 1e9 * statistics.median(s) / (1 if name == "product" else plasma.store.n)}
                          for name, s in spans(plasma, options.repeats).items()}
-        rows[threads]["cycle"] = {"best": min(whole), "median": statistics.median(whole)}
+        rows[threads] |= {name: {"best": min(ns), "median": statistics.median(ns)} for name, ns in whole.items()}
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     print(f"{plasma.backend.describe()}; {sum(plasma.store.nbytes.values()) / plasma.store.n:.1f} bytes per particle")
     print(f"{cells} cells, {options.shape}, {plasma.store.n:,} particles, {options.per_cell} per cell; "

@@ -90,7 +90,8 @@ def load(
 def _buffer(empty, d: int, n: int, position_dtype, velocity_dtype, weight: bool, id: bool) -> draws.Batch:
     """Arrays for n particles."""
     return draws.Batch(empty(n, np.int32), empty((d, n), position_dtype), empty((3, n), velocity_dtype),
-                       empty(n * weight, np.float64), empty(n * id, np.uint64))
+                       *(empty(n, dtype) if kept else np.empty(0, dtype)
+                         for kept, dtype in ((weight, np.float64), (id, np.uint64))))
 
 
 def _finished(buffer: draws.Batch, n: int, waits) -> tuple:
