@@ -24,7 +24,7 @@ from ecsim.particles.loading import load
 from ecsim.particles.species import Species
 from ecsim.plasma import Plasma
 from ecsim.problems import registry
-from ecsim.recorder import Recorder
+from ecsim.recorder import Recorder, check_earlier
 from ecsim.resume import Checkpointer, Reader
 from ecsim.units import reference_frequency
 
@@ -71,6 +71,9 @@ def build(deck: Deck, directory=None, restart=None, hold: Hold | None = None) ->
     checkpoint, passed_over = (None, ()) if restart is None else find_checkpoint(restart, domain.world)
     if checkpoint is not None:
         check_same_run(checkpoint, deck)
+    if goes_on:
+        names = [species.name for species in deck.species]
+        domain.world.on_root(lambda: check_earlier(Path(directory), names, _entries(deck)))
     parts = Parts(_plasma(deck, domain, backend, checkpoint), checkpoint=checkpoint, passed_over=passed_over)
     if directory is not None:
         domain.world.on_root(lambda: _prepare(deck, directory, hold, checkpoint if goes_on else None))
@@ -137,12 +140,17 @@ def _plasma(deck: Deck, domain: Domain, backend, checkpoint: Checkpoint | None) 
     return plasma
 
 
+def _entries(deck: Deck) -> list:
+    """Its diagnostics; output.fields_every is short for one of all fields in double precision."""
+    entries = [(entry.kind, entry.params) for entry in deck.diagnostic]
+    if deck.output.fields_every:
+        entries.insert(0, ("fields", FieldParams(every=deck.output.fields_every, precision="float64")))
+    return entries
+
+
 def _recorder(deck: Deck, plasma: Plasma, directory, attributes, goes_on: bool) -> Recorder:
-    """With the diagnostics of the deck; output.fields_every is short for one of all fields in double precision."""
-    output, entries = deck.output, [(entry.kind, entry.params) for entry in deck.diagnostic]
-    if output.fields_every:
-        entries.insert(0, ("fields", FieldParams(every=output.fields_every, precision="float64")))
+    output = deck.output
     setting = Setting(Path(directory), attributes, reference_frequency(deck.units.omega_pi, deck.units.density),
                       output.author, plasma.step if goes_on else None)
-    return Recorder(plasma, setting, deck_text=dump(deck), entries=entries, energies_every=output.energies_every,
+    return Recorder(plasma, setting, deck_text=dump(deck), entries=_entries(deck), energies_every=output.energies_every,
                     gauss_every=output.gauss_every)

@@ -14,7 +14,7 @@ from ecsim.backend.cuda.store import slots_for
 from ecsim.deck.schema import Deck, Diagnostic
 from ecsim.diagnostics.base import cells_of
 from ecsim.diagnostics.fields import MOMENTS
-from ecsim.grid import Block, Grid
+from ecsim.grid import Block, Grid, roomy
 from ecsim.output.energies import CHUNK, COLUMNS
 from ecsim.particles.recipe import Recipe, speeds
 from ecsim.problems import registry
@@ -68,6 +68,7 @@ def cuda_particles(deck: Deck, block: Block) -> dict[str, int]:
         share = WASTE * leaving(deck, recipe)  # an outbox that is too small grows by a share of what it is to hold
         share = max(FRACTION, share * (1 + GROWTH) if share > FRACTION else 0.0)
         records, most_slots = max(records, int(share * species.per_cell * block.n_cells)), max(most_slots, slots)
+    records = roomy(records)
     heads = HEAD_BYTES * (block.n_cells + records // LEAST_IN_FULL_RUN + 1)
     found["outbox of the mover"] = DOUBLE * words * records + heads + OUTBOX_PER_CELL * block.n_cells
     found["buffer for a new layout"] = DOUBLE * most_slots

@@ -6,15 +6,16 @@ import math
 import time
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ecsim.diagnostics import registry
-from ecsim.diagnostics.base import Diagnostic, Setting
+from ecsim.diagnostics.base import Diagnostic, SeriesDiagnostic, Setting
 from ecsim.diagnostics.conservation import divergence_B, gauss_residual
 from ecsim.diagnostics.sample import Sample
-from ecsim.output.energies import EnergyFile
+from ecsim.output.energies import EnergyFile, check_energies
 from ecsim.output.rundir import ENERGIES
 from ecsim.output.timings import write_timings
 from ecsim.plasma import Plasma
@@ -139,6 +140,19 @@ class Recorder:
             return host(p.halo.sum(p.backend.from_host(np.asarray(values, dtype=np.float64))))
 
         return gauss_residual(host(divergence), host(charge[p.owned]), reduce_sum)
+
+
+def check_earlier(directory: Path, species: Sequence[str], entries: Sequence[tuple[str, Any]]) -> None:
+    """Look whether a run can go on with the time series that are in a directory; nothing is changed.
+
+    species : their names.  entries : as of `Recorder`. Raises OSError if a file is damaged, ValueError or
+    RunDirectoryError if it holds something else.
+    """
+    check_energies(directory / ENERGIES, species)
+    for kind, params in entries:
+        diagnostic = registry()[kind].Diagnostic
+        if issubclass(diagnostic, SeriesDiagnostic):
+            diagnostic.check_earlier(directory, params, kind)
 
 
 def _due(step: int, interval: int) -> bool:

@@ -23,6 +23,22 @@ def rng():
     return fresh_random()
 
 
+def test_an_outbox_keeps_its_heads_when_it_grows():
+    """A species with short records has been there before, with more of them in the same room."""
+    outbox = mover.Outbox(np)
+    outbox.reserve(1000, 200_000, [5, 4])
+    heads = len(outbox.heads)
+    assert heads >= 1000 + outbox.capacity(4) // mover.LEAST_IN_FULL_RUN
+    outbox.heads[...] = 7
+    outbox.status = outbox.reserve(1000, 200_000, [5])[0]
+    status = outbox.status.copy()
+    status[mover.RECORDS], status[mover.UNBINNED] = 10**6, 3
+    before = outbox.capacity(5)
+    outbox.grow(1000, status, 10, 5)
+    assert len(outbox.heads) >= heads and (outbox.heads[:heads] == 7).all()
+    assert outbox.capacity(5) >= before + 3 and outbox.status[mover.RECORDS] == before
+
+
 @pytest.mark.parametrize("cramped", [False, True])
 def test_all_species_at_once_are_each_alone(backend, rng, monkeypatch, cramped):
     """Also when the outbox and cells run full in between."""

@@ -174,6 +174,32 @@ def test_a_file_goes_on_with_what_it_holds(tmp_path, index, change, what):
     assert series(tmp_path, "another")["step"].tolist() == ([5, 6] if entry["every"] == 1 else [6])
 
 
+def test_a_refused_restart_changes_nothing(tmp_path):
+    """Not even what is later than the checkpoint that it would go on from."""
+    entries = [{**EVERYTHING[4], "every": 1}, {"kind": "fields", "every": 2}]
+    run(tmp_path, 8, entries, **{"checkpoint.every": 2, "checkpoint.keep": 9})
+
+    def tree():
+        return {path: path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file()}
+
+    def refused(error, changed):
+        before = tree()
+        with pytest.raises(error):
+            run(tmp_path, 9, changed, restart_from=tmp_path / "checkpoints" / "step_000004")
+        assert tree() == before
+
+    refused(RunDirectoryError, [{**entries[0], "position": [0.3, 0.3]}, entries[1]])
+    for name in ("diagnostics/probe.h5", "energies.h5"):
+        path = tmp_path / name
+        whole = path.read_bytes()
+        for damaged in (whole[:len(whole) // 2], whole[:11] + b"\5" + whole[12:100] + bytes(len(whole) - 100)):
+            path.write_bytes(damaged)
+            refused(OSError, entries)
+        path.write_bytes(whole)
+    run(tmp_path, 9, entries, restart_from=tmp_path / "checkpoints" / "step_000004")
+    assert series(tmp_path, "probe")["step"].tolist() == list(range(10))
+
+
 def test_the_sidecar_holds_what_fits_together(tmp_path):
     """Not a snapshot that is damaged, nor those of other cells from before a restart."""
     run(tmp_path, 4, [{"kind": "fields", "every": 1}], **{"checkpoint.every": 4})

@@ -15,9 +15,8 @@ from ecsim.keys import key
 from ecsim.output.openpmd import NO_AUTHOR, Moment
 from ecsim.output.quantities import QUANTITIES
 from ecsim.output.rundir import DIAGNOSTICS, RunDirectoryError
-from ecsim.output.series import STEP, Axis, Column, SeriesFile, open_series
+from ecsim.output.series import STEP, Axis, Column, SeriesFile, read_ended
 from ecsim.output.snapshots import Mesh
-from ecsim.output.storage import plain
 
 AXES = "xyz"
 
@@ -83,6 +82,12 @@ class Diagnostic:
         """Close the files."""
 
 
+def described(params: Any, kind: str) -> dict[str, Any]:
+    """What a file says of the diagnostic that writes it: its keys and its kind."""
+    entry = {f.name: getattr(params, f.name) for f in dataclasses.fields(params)}
+    return {"kind": kind} | {f"key_{name}": value for name, value in entry.items() if value is not None}
+
+
 class SeriesDiagnostic(Diagnostic):
     """A diagnostic that adds a row to ``diagnostics/<name>.h5``; the file is made with the first row."""
 
@@ -91,25 +96,30 @@ class SeriesDiagnostic(Diagnostic):
 
     def __init__(self, params: Any, kind: str, plasma, setting: Setting) -> None:
         super().__init__(params, kind, plasma, setting)
-        self.path = setting.directory / DIAGNOSTICS / f"{self.name}.h5"
-        entry = {f.name: getattr(params, f.name) for f in dataclasses.fields(params)}
-        self.described = {f"key_{name}": value for name, value in entry.items() if value is not None}
-        self.described["kind"] = self.kind
-        if setting.resume_at is not None:
-            self.world.on_root(self._check_earlier)
+        self.path = self.path_in(setting.directory, params, kind)
+        self.described = described(params, kind)
 
-    def _check_earlier(self) -> None:
-        """Raise RunDirectoryError if the file that would be gone on with holds something else."""
-        if not self.path.exists():
+    @staticmethod
+    def path_in(directory: Path, params: Any, kind: str) -> Path:
+        """The file of a run directory that it writes."""
+        return directory / DIAGNOSTICS / f"{params.name or kind}.h5"
+
+    @classmethod
+    def check_earlier(cls, directory: Path, params: Any, kind: str) -> None:
+        """Look whether its file, if there is one, can be gone on with.
+
+        Raises OSError if it is damaged, RunDirectoryError if it holds something else.
+        """
+        path, now = cls.path_in(directory, params, kind), described(params, kind)
+        if not path.exists():
             return
-        with open_series(self.path) as file:
-            was = {name: plain(value) for name, value in file.attrs.items() if name[:4] in ("key_", "kind")}
-        now = {name: list(value) if isinstance(value, tuple) else value for name, value in self.described.items()}
+        was = {name: value for name, value in read_ended(path)["attributes"].items() if name[:4] in ("key_", "kind")}
+        now = {name: list(value) if isinstance(value, tuple) else value for name, value in now.items()}
         changed = [f"{name.removeprefix('key_')} was {was.get(name)} and is {now.get(name)}"
                    for name in sorted((was.keys() | now.keys()) - {"key_every", "key_name"})
                    if was.get(name) != now.get(name)]
         if changed:
-            raise RunDirectoryError(f"{self.path} holds another diagnostic: {'; '.join(changed)}. Give this one "
+            raise RunDirectoryError(f"{path} holds another diagnostic: {'; '.join(changed)}. Give this one "
                                     "another name, or move the file away")
 
     def layout(self, sample: Sample) -> tuple[dict[str, Column], dict[str, Axis]]:

@@ -10,9 +10,9 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ecsim.output.series import CHUNK, Column, SeriesFile, read_series
+from ecsim.output.series import CHUNK, Column, SeriesFile, read_ended, read_series
 
-__all__ = ["CHUNK", "COLUMNS", "EnergyFile", "read_energies"]
+__all__ = ["CHUNK", "COLUMNS", "EnergyFile", "check_energies", "read_energies"]
 
 # name: (dtype, length of the second axis or 0 for none ("species": one per species), unit, meaning)
 COLUMNS: dict[str, tuple[str, int | str, str, str]] = {
@@ -50,15 +50,28 @@ class EnergyFile(SeriesFile):
                          resume_at=resume_at)
 
     def _check_earlier(self, rows: Mapping[str, Any]) -> None:
-        species = list(rows["attributes"].get("species", []))
-        if species != self.species:
-            raise ValueError(f"{self.path} has the species {species}, this run has {self.species}")
+        _check_species(self.path, rows, self.species)
         super()._check_earlier(rows)
 
     def _shape(self, width: int | str) -> tuple[int, ...]:
         if width == "species":
             return (len(self.species),)
         return (int(width),) if width else ()
+
+
+def check_energies(path: Path, species: Sequence[str]) -> None:
+    """Look whether a run of these species can go on with the ledger ``path``, if there is one.
+
+    Raises OSError if it is damaged, ValueError if it has other species.
+    """
+    if path.exists():
+        _check_species(path, read_ended(path), list(species))
+
+
+def _check_species(path: Path, rows: Mapping[str, Any], species: list[str]) -> None:
+    found = list(rows["attributes"].get("species", []))
+    if found != species:
+        raise ValueError(f"{path} has the species {found}, this run has {species}")
 
 
 def read_energies(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -134,12 +134,7 @@ class SeriesFile:
         """Rows up to step ``last`` of the existing file; None where there is no file."""
         if not self.path.exists():
             return None
-        try:
-            if has_writer(self.path):
-                _check_of_a_killed_run(self.path)
-            rows = read_series(self.path)
-        except OSError as error:
-            raise OSError(f"{error}; move it away to go on without its rows") from error
+        rows = read_ended(self.path)
         self._check_earlier(rows)
         keep = rows["step"] <= last
         return {name: rows[name][keep] for name in self.columns}
@@ -224,6 +219,19 @@ def has_writer(path: Path) -> bool:
     with open(path, "rb") as file:
         head = file.read(12)
     return len(head) == 12 and bool(head[11])
+
+
+def read_ended(path: Path) -> dict[str, Any]:
+    """What `read_series` gives of a run that has ended, however it did, to be gone on with.
+
+    Raises OSError, also where HDF5 would wait for a writer that was killed.
+    """
+    try:
+        if has_writer(path):
+            _check_of_a_killed_run(path)
+        return read_series(path)
+    except OSError as error:
+        raise OSError(f"{error}; move it away to go on without its rows") from error
 
 
 def _cut(path: Path) -> None:

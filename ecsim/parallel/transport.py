@@ -71,6 +71,8 @@ class Alone:
         """Nothing has to be passed on."""
         for work in meanwhile:
             work()
+        for _ in passing:
+            pass
 
     def sum(self, a):
         """The array itself."""

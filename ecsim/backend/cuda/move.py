@@ -9,11 +9,13 @@ than one cell, or leave the block where it is cut, stay in the outbox and go thr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from ecsim.backend.cuda import migrate
+from ecsim.grid import roomy
 
 RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, LEAVERS, AWAY_LOW, AWAY_HIGH = range(8)  # kernels/outbox.cuh
 STAGE = 96                                  # leavers a cell stages before it writes a run, kernels/outbox.cuh
@@ -59,20 +61,20 @@ class Outbox:
         """Records of ``words`` 8-byte words that fit."""
         return self.words.size // words
 
-    def reserve(self, n_cells: int, records: int, words: int, moves: int) -> list:
-        """Make room for some moves, the largest of so many records; what is in the outbox is lost.
+    def reserve(self, n_cells: int, records: int, words: Sequence[int]) -> list:
+        """Make room for moves with records of so many ``words`` each, the largest of ``records``.
 
-        Returns a status for each move.
+        What is in the outbox is lost. Returns a status for each move.
         """
         if n_cells != self.n_cells:
             self._prepare(n_cells)
-        if self.capacity(words) < records:
+        if self.capacity(max(words)) < records:
             self.words = self.xp.empty(0, np.uint64)
-            self.words = self.xp.empty(records * words, np.uint64)
-        heads = self._heads_for(n_cells, self.capacity(words))
+            self.words = self.xp.empty(roomy(records) * max(words), np.uint64)
+        heads = self._heads_for(n_cells, self.capacity(min(words)))
         if len(self.heads) < heads:
             self.heads = self.xp.empty((heads, HEAD_BYTES), np.uint8)
-        return list(self.xp.zeros((moves, len(self.status)), np.uint64))
+        return list(self.xp.zeros((len(words), len(self.status)), np.uint64))
 
     def grow(self, n_cells: int, status, spare: int, words: int) -> None:
         """Make room for those whom the move of this ``status`` (on the host) left unbinned; what is there is kept.
@@ -85,7 +87,7 @@ class Outbox:
         old_words, old_heads = self.words, self.heads
         self.words = xp.empty(records * words, np.uint64)
         self.words[: old_words.size] = old_words
-        self.heads = xp.empty((self._heads_for(n_cells, records), HEAD_BYTES), np.uint8)
+        self.heads = xp.empty((max(len(old_heads), self._heads_for(n_cells, records)), HEAD_BYTES), np.uint8)
         self.heads[: len(old_heads)] = old_heads
         self.status[RECORDS] = used
         self.status[UNBINNED] = self.status[AWAY_LOW] = self.status[AWAY_HIGH] = 0
@@ -108,7 +110,7 @@ def move(stores: list, betas: list[float], dt: float, E_nodes=None, B_nodes=None
         return []
     outbox = stores[0].backend.outbox
     statuses = outbox.reserve(stores[0].n_cells, max(flight.records for flight in flights),
-                              max(store.record_words for store in stores), len(stores))
+                              [store.record_words for store in stores])
     for before, flight, status in zip([None, *flights], flights, statuses, strict=False):
         if before is None:
             flight.launch(status)
