@@ -21,7 +21,7 @@ from ecsim.problems import registry
 
 DOUBLE, INDEX = 8, 4
 SOLVE_TEMPORARIES = 8
-COLUMN_INDEX = 85_000
+COLUMN_INDEX = 1_500
 PER_CELL, OUTBOX_PER_CELL = 12, 52
 MEAN_SPEED = math.sqrt(2.0 / math.pi)   # ⟨|v|⟩ along one dimension of a Maxwellian with v_th = 1
 WASTE = 1.06                            # of the outbox, by warps that take records in lots
