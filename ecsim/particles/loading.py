@@ -30,8 +30,9 @@ from ecsim.particles.recipe import Population, Recipe, Sheet, count_per_cell, la
 __all__ = ["Population", "Recipe", "load"]
 
 STARTS = ("random", "quiet")
-PIECE = 1 << 15
-"""Particles that a thread makes at a time, about; a batch is four pieces for every thread."""
+PIECE = 1 << 16
+"""Particles that a thread makes at a time, about, in a millisecond. A batch is one piece, or two for each of several
+threads, which make the next one while a batch is handed over."""
 
 
 def load(
@@ -66,7 +67,7 @@ def load(
         raise ValueError(f"start = {start!r}; one of {', '.join(STARTS)} is allowed")
     make = _Maker(recipe, block, species, particles_per_cell, start, seed)
     step = max(1, piece // make.per_cell)
-    batch = min(make.n_cells, 4 * threads * step)
+    batch = min(make.n_cells, step * (2 * threads if threads > 1 else 1))
     kept = dict(weight=make.weighted, id=ids)
     buffers = cycle([_buffer(empty, block.d, batch * make.per_cell, position_dtype, velocity_dtype, **kept)
                      for _ in range(min(threads, 2))])
@@ -124,6 +125,8 @@ class _Maker:
         self.draws = draws.Draws(np.uint64(seed), species, like, sites, deviates, points)
         self.populations = recipe.populations
         self.mixture = _mixture(recipe.populations, recipe.charge * block.volume / self.per_cell)
+        self.nothing = np.empty((len(recipe.populations), 0)), np.empty((3, 0))
+        self.sampled = draws.GIVEN in self.mixture.kinds or callable(recipe.populations[0].drift)
 
     def __call__(self, begin: int, end: int, buffer: draws.Batch, at: int) -> int:
         """Write the particles of cells [begin, end) from place ``at`` on; returns how many the block does not own."""
@@ -132,20 +135,16 @@ class _Maker:
 
     def _profiles(self, begin: int, end: int):
         """Densities (n, P) and drift (3, P) of those populations that give them as functions, else without columns."""
-        given, flow = np.empty((len(self.populations), 0)), np.empty((3, 0))
-        profiles = [p.density if kind == draws.GIVEN else None
-                    for p, kind in zip(self.populations, self.mixture.kinds, strict=True)]
-        drift = self.populations[0].drift
-        if any(profiles) or callable(drift):
+        given, flow = self.nothing
+        if self.sampled:
             x = np.empty((self.cells.first.size, (end - begin) * self.per_cell))
             draws.positions(self.cells, self.draws, begin, end, x)
-            if any(profiles):
-                given = np.empty((len(profiles), x.shape[1]))
-                for row, profile in zip(given, profiles, strict=True):
-                    if profile:
-                        row[:] = profile(x)
-            if callable(drift):
-                flow = np.ascontiguousarray(drift(x))
+            for k, population in enumerate(self.populations):
+                if self.mixture.kinds[k] == draws.GIVEN:
+                    given = given if given.size else np.empty((len(self.populations), x.shape[1]))
+                    given[k] = population.density(x)
+            if callable(self.populations[0].drift):
+                flow = np.ascontiguousarray(self.populations[0].drift(x), dtype=float)
         return given, flow
 
 
