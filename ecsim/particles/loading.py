@@ -49,7 +49,6 @@ def load(
     velocity_dtype="float64",
     threads: int = 1,
     piece: int = PIECE,
-    empty: Callable = np.empty,
 ) -> None:
     """Hand the particles of species number ``species`` whose support cells ``block`` owns to ``append``, in batches.
 
@@ -57,7 +56,7 @@ def load(
     ``cell`` (P,) int32 local flat support cell, ``s`` (d, P) coordinate in [−½, ½) from the support cell's centre in
     cell widths, ``v`` (3, P) in c, ``weight`` (P,) macro-charge or None if uniform, ``id`` (P,) uint64 or None. The
     order is that of the geometric cells (C order), whatever ``threads``. An id is the global geometric cell times the
-    particles per cell plus the index in the cell.  empty : makes those arrays, of a shape and a type.
+    particles per cell plus the index in the cell.
 
     Raises
     ------
@@ -69,7 +68,7 @@ def load(
     step = max(1, piece // make.per_cell)
     batch = min(make.n_cells, step * (2 * threads if threads > 1 else 1))
     kept = dict(weight=make.weighted, id=ids)
-    buffers = cycle([_buffer(empty, block.d, batch * make.per_cell, position_dtype, velocity_dtype, **kept)
+    buffers = cycle([_buffer(block.d, batch * make.per_cell, position_dtype, velocity_dtype, **kept)
                      for _ in range(min(threads, 2))])
     with ThreadPoolExecutor(threads) as pool:
 
@@ -88,10 +87,10 @@ def load(
         append(*_finished(*ahead))
 
 
-def _buffer(empty, d: int, n: int, position_dtype, velocity_dtype, weight: bool, id: bool) -> draws.Batch:
+def _buffer(d: int, n: int, position_dtype, velocity_dtype, weight: bool, id: bool) -> draws.Batch:
     """Arrays for n particles."""
-    return draws.Batch(empty(n, np.int32), empty((d, n), position_dtype), empty((3, n), velocity_dtype),
-                       *(empty(n, dtype) if kept else np.empty(0, dtype)
+    return draws.Batch(np.empty(n, np.int32), np.empty((d, n), position_dtype), np.empty((3, n), velocity_dtype),
+                       *(np.empty(n, dtype) if kept else np.empty(0, dtype)
                          for kept, dtype in ((weight, np.float64), (id, np.uint64))))
 
 
