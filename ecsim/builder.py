@@ -134,7 +134,8 @@ def _plasma(deck: Deck, domain: Domain, backend, checkpoint: Checkpoint | None) 
     plasma = Plasma(domain, backend, species, E, B, dt=deck.time.dt, theta=deck.time.theta,
                     tolerance=deck.solver.tolerance, restart=deck.solver.restart,
                     max_iterations=deck.solver.max_iterations, guess=deck.solver.guess,
-                    method=deck.assembly.method, precision=deck.assembly.precision)
+                    method=deck.assembly.method, precision=deck.assembly.precision,
+                    graphs=deck.backend.graphs)
     if reader is not None:
         plasma.resume(checkpoint.step, reader.field("E_theta"), reader.field("previous_E"))
     return plasma

@@ -23,6 +23,7 @@ class Plasma:
     dt, theta : time step in 1/ω_pi and implicitness (½ conserves energy).
     tolerance, restart, max_iterations, guess : of the field solve; guess is "last" or "extrapolated".
     method, precision : of the mass-matrix assembly.
+    graphs : whether a backend that can record the work of an iteration, and replay it, does.
 
     Attributes (arrays of the backend, padded with ghosts): ``E`` E^n, ``B`` B^n, ``E_theta`` E^{n+θ}, ``B_nodes``,
     ``moments`` (ρ and Ĵ at the last assembly), ``mass_matrix``; ``previous_E`` E^{n−1}, owned, once there is one and
@@ -34,7 +35,8 @@ class Plasma:
 
     def __init__(self, domain: Domain, backend, species: list[Species], E, B, *, dt: float, theta: float = 0.5,
                  tolerance: float = 1e-12, restart: int = 30, max_iterations: int = 500,
-                 guess: str = "extrapolated", method: str = "pair", precision: str = "fp64") -> None:
+                 guess: str = "extrapolated", method: str = "pair", precision: str = "fp64",
+                 graphs: bool = True) -> None:
         block, halo = domain.block, domain.halo
         self.domain, self.block, self.halo, self.backend, self.species = domain, block, halo, backend, species
         self.dt, self.theta, self.tolerance = dt, theta, tolerance
@@ -48,7 +50,8 @@ class Plasma:
         self.operators = FieldOperators(block, staggered and staggered(block))
         self.mass_matrix = MassMatrix(block, halo, backend)
         self.field_operator = FieldOperator(self.mass_matrix, halo, theta * dt)
-        self.gmres = Gmres(xp, 3 * block.n_cells, restart, max_iterations, backend.krylov, halo.sum)
+        self.gmres = Gmres(xp, 3 * block.n_cells, restart, max_iterations, backend.krylov, halo.sum,
+                           **self._recorder(graphs))
         self.solution: Solution | None = None
         self.previous_E = None
         self.stop_requested = self.stopping = False
@@ -57,6 +60,11 @@ class Plasma:
         self.set_fields(E, B)
         self._first_numbers = self._numbers
         self._check_finite("at the start")
+
+    def _recorder(self, graphs: bool) -> dict:
+        """What GMRES records with, where backend and transport let it."""
+        make, transport = getattr(self.backend, "recorder", None), self.halo.transport
+        return {"record": make(transport)} if graphs and make and transport.unwatched else {}
 
     def set_fields(self, E, B) -> None:
         """Take owned nodal E and centred B from the host and fill the ghosts (collective)."""

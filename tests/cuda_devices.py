@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from host_cuda import HostKernel
@@ -9,6 +12,7 @@ from host_cuda import launch_sizes as host_launch_sizes
 
 from ecsim.backend import BackendError
 from ecsim.backend.cuda import CudaBackend
+from ecsim.backend.cuda.record import Recorder
 
 
 class Poisoned:
@@ -28,12 +32,13 @@ class HostCudaBackend(CudaBackend):
     """The same Python, the same kernels, no GPU."""
 
     def __init__(self) -> None:
-        self.xp = Poisoned()
+        self.xp, self._tape = Poisoned(), None
         self._begin()
 
     def launch(self, file, name, grid, threads, arguments, shared=0, **macros) -> None:
         if all(grid):
-            HostKernel(file, name, **macros)(grid, (threads,), arguments, shared_mem=shared)
+            run = partial(HostKernel(file, name, **macros), grid, (threads,), arguments, shared_mem=shared)
+            run() if self._tape is None else self._tape.append(run)
 
     def launch_sizes(self, file, **macros):
         return host_launch_sizes(file, **macros)
@@ -47,11 +52,36 @@ class HostCudaBackend(CudaBackend):
     def from_host(self, a):
         return np.asarray(a)
 
-    def fetch(self, a):
-        return lambda: np.asarray(a)
+    def page_locked(self, shape):
+        return np.full(shape, np.nan)
+
+    def send(self, a, to) -> None:
+        copy = partial(np.copyto, to, a)
+        copy() if self._tape is None else self._tape.append(copy)
+
+    def mark(self):
+        return lambda: None
+
+    def recorder(self, transport):
+        return HostRecorder(self, transport)
 
     def synchronize(self) -> None:
         pass
+
+
+class HostRecorder(Recorder):
+    """Puts kernels and copies on a tape in place of a graph."""
+
+    def __init__(self, backend, transport) -> None:
+        self.backend, self.traffic, self._recorded = backend, transport.traffic, []
+
+    def record(self, work):
+        tape = self.backend._tape = []
+        try:
+            work()
+        finally:
+            self.backend._tape = None
+        return SimpleNamespace(launch=lambda: [step() for step in tape])
 
 
 DEVICES = ["host", pytest.param("cuda", marks=pytest.mark.cuda)]

@@ -196,6 +196,10 @@ class Backend:
         help="auto takes a usable NVIDIA GPU, else the CPU, and says so",
     )
     threads: int = key(0, low=0, high=4096, help="CPU threads; 0 takes all cores")
+    graphs: bool = key(
+        True,
+        help="Record what a solver iteration does on a GPU and replay it (CUDA graphs); false: kernel by kernel",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,11 +21,10 @@ class DeviceTransport(HostTransport):
 
     An exchange beside other work runs in a stream of its own, which comes first where both want the device. The work is
     handed over before it, so that the device has something to do while the host deals with the exchange.
-    unwatched : the host does not wait in an exchange; then one beside other work is charged with what outlasts that.
+    Where the host does not wait in it, it is charged with what outlasts the work.
     """
 
     pieces = 1
-    unwatched = False
 
     def __init__(self, comm, timer, xp) -> None:
         super().__init__(comm, timer)
@@ -119,6 +118,7 @@ class NcclTransport(DeviceTransport):
     """NCCL, in the order of the current stream: the host waits for nothing.
 
     All ranks call it in one order, whatever the streams: an exchange aside ends before the next sum begins.
+    A communicator waits for ever for graphs that it is part of; so they end first.
     """
 
     name = "nccl"
@@ -129,6 +129,10 @@ class NcclTransport(DeviceTransport):
         self.nccl = nccl_of(xp)
         identifier = comm.bcast(self.nccl.get_unique_id() if comm.rank == 0 else None, root=0)
         self.peers = self.nccl.NcclCommunicator(comm.size, identifier, comm.rank)
+
+    def __del__(self) -> None:
+        for recorder in getattr(self, "recorders", ()):
+            recorder.forget()
 
     def exchange(self, neighbours, to_low, to_high, from_low, from_high) -> None:
         """See Transport. Messages between two ranks match in their order: what goes to low comes from high."""

@@ -2,7 +2,8 @@
 
 Classical Gram–Schmidt done twice ("twice is enough"), Givens rotations for the running residual, the true residual
 ``b − A x`` at every restart and at the end: the result that is reported is the true one. Vectors are owned values only.
-A device that works on its own is given the next product before the host looks whether the last step was enough.
+A device that works on its own is given the next product before the host looks whether the last step was enough. What a
+step does depends on its number only and happens in arrays that stay, so that a device may record and replay it.
 
 Sources: Saad & Schultz 1986, SIAM J. Sci. Stat. Comput. 7, 856; Giraud, Langou & Rozložník 2005, Comput. Math.
 Appl. 50, 1069 (orthogonality of the iterated classical Gram–Schmidt process).
@@ -49,6 +50,16 @@ class PlainKrylov:
     ahead = False
 
     @staticmethod
+    def columns(most: int) -> np.ndarray:
+        """Room on the host for the coefficients of so many steps, (most, most + 1)."""
+        return np.zeros((most, most + 1))
+
+    @staticmethod
+    def mark() -> Callable[[], None]:
+        """A function that waits for the work up to here, and for the coefficients that it brings."""
+        return lambda: None
+
+    @staticmethod
     def dots(basis, w):
         """(k,) products of the basis with ``w`` (n,)."""
         return basis @ w
@@ -65,17 +76,17 @@ class PlainKrylov:
         return np.append(basis @ w, w @ w)
 
     @staticmethod
-    def close(basis, first, ends, w, out):
+    def close(basis, first, ends, w, out, column):
         """The end of an orthogonalisation: ``out`` = (w − ends[:k] · basis) / norm; ``w`` is used up.
 
-        first, ends : sums over all ranks of what ``dots`` and ``project_out`` gave. Returns a function for the
-        coefficients on the host, (k + 1,): first + ends[:k] and the norm. By Pythagoras, since what is taken off here
-        is small, the norm needs no further sum.
+        first, ends : sums over all ranks of what ``dots`` and ``project_out`` gave.  column : a part of what
+        ``columns`` gave, which receives the coefficients (k + 1,): first + ends[:k] and the norm. By Pythagoras, since
+        what is taken off here is small, the norm needs no further sum.
         """
         second = ends[:-1]
         norm = math.sqrt(max(ends[-1] - second @ second, 0.0))
         out[...] = (w - second @ basis) / max(norm, TINY)
-        return lambda: np.append(first + second, norm)
+        column[:-1], column[-1] = first + second, norm
 
     @staticmethod
     def add(basis, y, x):
@@ -92,41 +103,54 @@ class Gmres:
     restart : Krylov vectors before a restart.  max_iterations : limit over all restarts.
     krylov : the backend's twin of `PlainKrylov`.
     reduce : sums a small device array over ranks, the identity on one rank.
+    record : makes of a function of whole numbers, which returns nothing and whose work is the device's alone, one that
+    does the same with less to do for the host.
     """
 
-    def __init__(self, xp, size: int, restart: int = 30, max_iterations: int = 500,
-                 krylov: Any = None, reduce: Callable[[Any], Any] = lambda a: a) -> None:
-        self.xp, self.restart, self.max_iterations, self.reduce = xp, restart, max_iterations, reduce
+    def __init__(self, xp, size: int, restart: int = 30, max_iterations: int = 500, krylov: Any = None,
+                 reduce: Callable[[Any], Any] = lambda a: a, record: Callable[[Any], Any] = lambda function: function
+                 ) -> None:
+        self.xp, self.restart, self.max_iterations = xp, restart, max_iterations
+        self.reduce, self.record = reduce, record
         self.krylov = krylov or PlainKrylov
-        self._basis = xp.empty((restart + 1, size))
+        self._basis, self._w = xp.empty((restart + 1, size)), xp.empty(size)
+        self._columns = self.krylov.columns(restart)
+        self._orthogonalised = record(self._orthogonalise)
+        self._operator: Any = None
+        self._shape: tuple[int, ...] = ()
+        self._multiplied = record(self._multiply)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the Krylov vectors."""
-        return self._basis.nbytes
+        return self._basis.nbytes + self._w.nbytes
+
+    def _apply(self, v):
+        """The operator on a flat vector; what is returned lasts until the next call."""
+        self._operator(v.reshape(self._shape), self._w.reshape(self._shape))
+        return self._w
 
     def _norms(self, *vectors) -> list[float]:
         """Global 2-norms of some vectors, in one reduction."""
         squares = self.reduce(self.krylov.squares(*vectors))
         return np.sqrt(squares.get() if hasattr(squares, "get") else squares).tolist()
 
-    def solve(self, operator: Callable[[Any], Any], b, x0=None, tolerance: float = 1e-12) -> Solution:
+    def solve(self, operator: Callable[[Any, Any], Any], b, x0=None, tolerance: float = 1e-12) -> Solution:
         """Solve ``A x = b`` to ‖b − A x‖ ≤ tolerance·‖b‖.
 
-        operator : maps an array of b's shape to a new one.  b : array of any shape.  x0 : start, zero if not given.
+        operator : ``operator(x, out)`` sets out = A x, both of b's shape.  b : array of any shape.  x0 : start, zero if
+        not given.
 
         Raises SolverError if the iterations run out or a number is not finite.
         """
-        shape, b = b.shape, b.reshape(-1)
-
-        def apply(v):
-            """The operator on flat vectors."""
-            return operator(v.reshape(shape)).reshape(-1)
-
+        shape = b.shape
+        if operator is not self._operator or shape != self._shape:
+            self._operator, self._shape, self._multiplied = operator, shape, self.record(self._multiply)
+        b = b.reshape(-1)
         x = self.xp.zeros_like(b) if x0 is None else x0.reshape(-1).copy()
         iterations, operator_norm, last = 0, 1.0, math.inf
         while True:
-            residual_vector = b - apply(x)
+            residual_vector = b - self._apply(x)
             b_norm, residual, x_norm = self._norms(b, residual_vector, x)
             if not math.isfinite(b_norm):
                 raise SolverError("the right-hand side of the field solve is not finite (NaN or overflow)")
@@ -144,12 +168,11 @@ class Gmres:
                     f"GMRES stopped after {iterations} iterations at a relative residual of {residual / b_norm:.2e}; "
                     f"the tolerance is {tolerance:.1e}. Raise solver.max_iterations or solver.restart, or lower dt")
             target = max(tolerance * b_norm, 0.25 * floor)
-            steps, size = self._cycle(apply, residual_vector, residual, x, target,
-                                      self.max_iterations - iterations)
+            steps, size = self._cycle(residual_vector, residual, x, target, self.max_iterations - iterations)
             iterations, last = iterations + steps, residual
             operator_norm = max(operator_norm, size)
 
-    def _cycle(self, apply, r, r_norm: float, x, target: float, most: int) -> tuple[int, float]:
+    def _cycle(self, r, r_norm: float, x, target: float, most: int) -> tuple[int, float]:
         """One Krylov space from residual ``r``; updates ``x`` in place; returns steps taken and a norm of A."""
         basis, krylov = self._basis, self.krylov
         m = min(self.restart, most)
@@ -159,11 +182,17 @@ class Gmres:
         g[0] = r_norm
         self.xp.divide(r, r_norm, out=basis[0])
         raw = np.zeros((m + 1, m))
-        k, w = 0, None
+        k, begun = 0, False
         for k in range(1, m + 1):
-            coming = self._orthogonalise(apply(basis[k - 1]) if w is None else w, k)
-            w = apply(basis[k]) if krylov.ahead and k < m and _far(g, k, target) else None
-            column = coming()
+            if not begun:
+                self._multiplied(k)
+            self._orthogonalised(k)
+            arrived = krylov.mark()
+            begun = krylov.ahead and k < m and _far(g, k, target)
+            if begun:
+                self._multiplied(k + 1)
+            arrived()
+            column = self._columns[k - 1, : k + 1].copy()
             raw[: k + 1, k - 1] = column
             if not np.isfinite(column).all():
                 raise SolverError(f"the Krylov vector {k} is not finite")
@@ -175,16 +204,20 @@ class Gmres:
         krylov.add(basis[:k], np.linalg.solve(h[:k, :k], g[:k]), x)
         return k, float(np.linalg.norm(raw[: k + 1, :k], 2))
 
-    def _orthogonalise(self, w, k: int) -> Callable[[], np.ndarray]:
-        """Make ``w`` orthogonal to the first k basis vectors and store it as number k.
+    def _multiply(self, k: int) -> None:
+        """The product with the last of the first k basis vectors."""
+        self._apply(self._basis[k - 1])
 
-        Two reductions. All sums stay on the device; what is returned waits for the small copy of the coefficients,
-        (k + 1,), which the convergence test needs.
+    def _orthogonalise(self, k: int) -> None:
+        """Make the product orthogonal to the first k basis vectors and store it as number k.
+
+        Two reductions. All sums stay on the device; the coefficients, (k + 1,), which the convergence test needs, go to
+        ``_columns[k - 1]``.
         """
-        v, krylov = self._basis[:k], self.krylov
+        v, krylov, w = self._basis[:k], self.krylov, self._w
         first = self.reduce(krylov.dots(v, w))
         ends = self.reduce(krylov.project_out(v, first, w))
-        return krylov.close(v, first, ends, w, self._basis[k])
+        krylov.close(v, first, ends, w, self._basis[k], self._columns[k - 1, : k + 1])
 
     @staticmethod
     def _rotate(column: np.ndarray, rotations: list[tuple[float, float]], g: np.ndarray, k: int) -> None:

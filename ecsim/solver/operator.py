@@ -10,7 +10,6 @@ from ecsim.grid import Part
 FEWEST_NODES = 8192  # of a piece of work beside an exchange
 
 
-
 class FieldOperator:
     """``E ↦ E + (θΔt)² ∇×∇×E + θΔt M E`` on owned nodal values (3, *cells).
 
@@ -28,8 +27,8 @@ class FieldOperator:
         self._inner = halo.inner
         self._pieces = _pieces(self._inner, halo.transport.pieces) if self._inner else []
 
-    def __call__(self, x):
-        out = self.backend.xp.empty((3, *self.block.cells))
+    def __call__(self, x, out=None):
+        out = self.backend.xp.empty((3, *self.block.cells)) if out is None else out
         if self._inner is None:
             self.halo.pad(x, self._padded)
             self._multiply(out, None)

@@ -8,6 +8,7 @@ where cores are shared). Four basis vectors at a time: w is read from and writte
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -116,12 +117,22 @@ def subtract(first, last, basis, rows, h, w, scale, out):
 
 
 class Krylov:
-    """Products with a basis (k, n) of Krylov vectors, on the threads of the backend."""
+    """Products with a basis (k, n) of Krylov vectors, on the threads of the backend; see ecsim.solver.gmres."""
 
     ahead = False
 
     def __init__(self, threads) -> None:
         self.threads = threads
+
+    @staticmethod
+    def columns(most: int) -> np.ndarray:
+        """Room for the coefficients of so many steps, (most, most + 1)."""
+        return np.zeros((most, most + 1))
+
+    @staticmethod
+    def mark() -> Callable[[], None]:
+        """A function that waits for the work up to here: all of it is done."""
+        return lambda: None
 
     def _ranges(self, rows: int, n: int) -> list[tuple[int, int]]:
         """The pieces of a vector of n, in ranges that are worth a call each."""
@@ -154,15 +165,15 @@ class Krylov:
         sums = self._sums(project_out, len(many) + 1, basis, w, many)
         return np.append(sums[:len(basis)], sums[-1])
 
-    def close(self, basis, first, ends, w, out):
+    def close(self, basis, first, ends, w, out, column) -> None:
         """The end of an orthogonalisation: ``out`` = (w − ends[:k] · basis) / norm, ``w`` is used up.
 
-        first, ends : what ``dots`` and ``project_out`` gave. Returns a function for (k + 1,): first + ends[:k], norm.
+        first, ends : what ``dots`` and ``project_out`` gave.  column (k + 1,) = first + ends[:k], norm.
         """
         second = ends[:-1]
         norm = math.sqrt(max(ends[-1] - (second * second).sum(), 0.0))
         self._subtract(basis, second, w, 1.0 / max(norm, TINY), out)
-        return lambda: np.append(first + second, norm)
+        column[:-1], column[-1] = first + second, norm
 
     def add(self, basis, y, x) -> None:
         """``x += y · basis`` in place."""

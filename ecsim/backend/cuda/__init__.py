@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from ecsim.backend.cuda.fields import (
     multiply,
 )
 from ecsim.backend.cuda.move import Outbox
+from ecsim.backend.cuda.record import Recorder
 from ecsim.backend.cuda.store import CudaParticleStore
 from ecsim.timing import Timer
 
@@ -104,7 +106,6 @@ class CudaBackend:
         self._kernels: dict = {}
         self._sizes: dict = {}
         self._resident: dict = {}
-        self._page_locked: np.ndarray | None = None
         self.outbox = Outbox(self.xp)
         self.krylov = Krylov(self)
         self.timer = Timer(self.synchronize)
@@ -230,23 +231,29 @@ class CudaBackend:
         """A numpy array as one on the device."""
         return self.xp.asarray(a)
 
-    def fetch(self, a) -> Callable[[], np.ndarray]:
-        """Begin to copy a few float64 to the host; returns a function that waits for them.
+    def page_locked(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Zeros on the host, float64, where the device can write beside other work."""
+        size = math.prod(shape)
+        memory = self.xp.cuda.alloc_pinned_memory(8 * size)
+        array = np.frombuffer(memory, np.float64, size).reshape(shape)
+        array[...] = 0.0
+        return array
 
-        What it gives is valid until the next call.
-        """
-        if self._page_locked is None or self._page_locked.nbytes < a.nbytes:
-            size = max(4096, 2 * a.nbytes)
-            self._page_locked = np.frombuffer(self.xp.cuda.alloc_pinned_memory(size), np.float64, size // 8)
-        here, copied = self._page_locked[:a.size], self.xp.cuda.Event(disable_timing=True)
-        a.get(out=here, blocking=False)
-        copied.record()
+    def send(self, a, to: np.ndarray) -> None:
+        """Begin to copy a few numbers into contiguous page-locked memory; a `mark` made afterwards waits for them."""
+        runtime = self.xp.cuda.runtime     # CuPy's own copy refuses to be recorded
+        runtime.memcpyAsync(to.ctypes.data, a.data.ptr, a.nbytes, runtime.memcpyDeviceToHost,
+                            self.xp.cuda.get_current_stream().ptr)
 
-        def wait() -> np.ndarray:
-            copied.synchronize()
-            return here
+    def mark(self) -> Callable[[], None]:
+        """A function that waits until the device has done what it was given up to here."""
+        event = self.xp.cuda.Event(disable_timing=True)
+        event.record()
+        return event.synchronize
 
-        return wait
+    def recorder(self, transport) -> Recorder:
+        """What makes work of the device, exchanges of ``transport`` included, replay itself."""
+        return Recorder(self, transport)
 
     def synchronize(self) -> None:
         """Wait until the device has done all that it was given."""

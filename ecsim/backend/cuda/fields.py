@@ -112,9 +112,13 @@ class Krylov:
     ahead = True
 
     def __init__(self, backend) -> None:
-        self.backend = backend
+        self.backend, self.mark = backend, backend.mark
         self._partial = backend.xp.empty(2 * MOST_PARTS)
         self._arrived = backend.xp.zeros(1, np.uint32)
+
+    def columns(self, most: int) -> np.ndarray:
+        """Room on the host for the coefficients of so many steps, (most, most + 1)."""
+        return self.backend.page_locked((most, most + 1))
 
     def dots(self, basis, w):
         """basis (k, n), w (n,) -> basis @ w (k,), on the device."""
@@ -141,16 +145,15 @@ class Krylov:
         out[-1:] = self.squares(w)
         return out
 
-    def close(self, basis, first, ends, w, out):
+    def close(self, basis, first, ends, w, out, column) -> None:
         """The end of an orthogonalisation: ``out`` = (w − ends[:k] · basis) / norm.
 
-        first, ends : what ``dots`` and ``project_out`` gave. Returns a function for (k + 1,) on the host:
-        first + ends[:k], norm.
+        first, ends : what ``dots`` and ``project_out`` gave.  column (k + 1,) on the host = first + ends[:k], norm.
         """
         k, n = basis.shape
-        column = self.backend.xp.empty(k + 1)
-        self._vectors("close_step", basis, first, ends, w, k, n, out, column)
-        return self.backend.fetch(column)
+        found = self.backend.xp.empty(k + 1)
+        self._vectors("close_step", basis, first, ends, w, k, n, out, found)
+        self.backend.send(found, column)
 
     def add(self, basis, y, x) -> None:
         """``x += y · basis`` in place; y on the host."""

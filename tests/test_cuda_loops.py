@@ -1,0 +1,85 @@
+"""A rank that sends to itself: on one GPU through NCCL the same path as on many, kernels and graphs included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cuda_devices import backend_on, fresh_random
+from looped import looped_domain
+
+from ecsim.cycle import advance
+from ecsim.grid import Grid
+from ecsim.massmatrix.stencil import MassMatrix, half_offsets
+from ecsim.parallel.domain import Domain
+from ecsim.particles.species import Species
+from ecsim.plasma import Plasma
+from ecsim.solver.operator import FieldOperator
+
+CASES = [((12, 5, 6), 1, (0,)), ((9, 12, 7), 1, (0, 1)), ((12, 6, 10), 2, (0, 2)), ((24, 9), 1, (0, 1)),
+         ((30,), 2, (0,))]
+ON_A_GPU = [pytest.param(place, *case, marks=pytest.mark.cuda)
+            for place in ("cuda-nccl", "cuda-host") for case in CASES]
+
+
+def backend_and_kind(place: str) -> tuple:
+    """A backend and the name of its transport; kernels compiled for the host exchange through MPI."""
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+    device, kind = place.split("-")
+    return backend_on(device), kind
+
+
+@pytest.mark.parametrize(("place", "cells", "order", "loops"), [*(("host-mpi", *case) for case in CASES), *ON_A_GPU])
+def test_both_verbs_and_the_product_like_the_periodic_halo(place, cells, order, loops):
+    (backend, kind), rng = backend_and_kind(place), fresh_random()
+    grid = Grid(cells, tuple(0.3 * n for n in cells), order)
+    domain, whole = looped_domain(grid, backend, loops, kind), Domain.whole(grid)
+    values = rng.standard_normal((len(half_offsets(grid.d, order)), 9, *whole.block.padded))
+    x = rng.standard_normal((3, *cells))
+    expected, found = values.copy(), backend.from_host(values)
+    for halo, a in ((whole.halo, expected), (domain.halo, found)):
+        halo.add(a)
+        halo.fill(a)
+    np.testing.assert_allclose(backend.to_host(found), expected, atol=1e-13)
+    products = []
+    for halo in (domain.halo, Domain(whole.topology, backend=backend).halo):
+        matrix = MassMatrix(whole.block, halo, backend)
+        matrix.values[...] = found
+        products.append(backend.to_host(FieldOperator(matrix, halo, 0.3)(backend.from_host(x))))
+    np.testing.assert_array_equal(*products)
+
+
+def plasma_of(seed: int, backend, domain, graphs: bool) -> Plasma:
+    """A warm plasma, the same for the same seed."""
+    rng, block, species = np.random.default_rng(seed), domain.block, []
+    for name, ratio, v_th in (("electrons", -64.0, 0.2), ("ions", 1.0, 0.02)):
+        n = 40 * block.n_cells
+        weight = block.volume * np.sign(ratio) / 40
+        store = backend.new_store(block, weight=weight, ids=True, capacity=n, migration=domain.migration)
+        store.append(rng.integers(0, block.n_cells, n).astype(np.int32), rng.random((block.d, n)),
+                     v_th * rng.standard_normal((3, n)), None, np.arange(n, dtype=np.uint64))
+        store.sort()
+        species.append(Species(name, ratio, store))
+    E, B = 0.01 * rng.standard_normal((3, *block.cells)), 0.1 * rng.standard_normal((3, *block.cells))
+    return Plasma(domain, backend, species, E, B, dt=0.3, tolerance=1e-14, graphs=graphs)
+
+
+@pytest.mark.parametrize(("place", "cells", "order", "loops"), ON_A_GPU)
+def test_cycles_with_and_without_graphs_and_neighbours(place, cells, order, loops):
+    """Ten cycles: bit for bit the same with graphs; to rounding the same without an exchange; energy kept."""
+    (backend, kind), grid = backend_and_kind(place), Grid(cells, tuple(0.3 * n for n in cells), order)
+    seed = int(fresh_random().integers(2**31))
+    runs = {}
+    for name, domain, graphs in (("graphs", looped_domain(grid, backend, loops, kind), True),
+                                 ("launches", looped_domain(grid, backend, loops, kind), False),
+                                 ("alone", Domain(Domain.whole(grid).topology, backend=backend), True)):
+        p = plasma_of(seed, backend, domain, graphs)
+        first = p.energies()["total"]
+        for _ in range(10):
+            advance(p)
+        assert abs(p.energies()["total"] / first - 1) <= 2e-14, name
+        runs[name] = p
+    E = {name: backend.to_host(p.E) for name, p in runs.items()}
+    np.testing.assert_array_equal(E["graphs"], E["launches"])
+    assert np.abs(E["graphs"] - E["alone"]).max() <= 1e-11 * np.abs(E["alone"]).max()
+    counts = [p.halo.transport.traffic for p in (runs["graphs"], runs["launches"])]
+    assert counts[0] == counts[1] and counts[0]["messages"] > 100
