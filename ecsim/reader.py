@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from ecsim.output.energies import read_energies
 from ecsim.output.particles import read_particles
 from ecsim.output.quantities import QUANTITIES
 from ecsim.output.rundir import DECK, DIAGNOSTICS, ENERGIES, FIELDS
-from ecsim.output.series import open_series
+from ecsim.output.series import columns_of, look
 from ecsim.output.snapshots import COMPONENTS, Snapshot, list_snapshots, read_fields
 from ecsim.output.storage import plain
 
@@ -124,38 +124,38 @@ class Series:
 
     def __getitem__(self, column: str) -> np.ndarray:
         rows = len(self)
-        with open_series(self.path) as file:
-            if not isinstance(file.get(column), h5py.Dataset):
-                raise KeyError(f"{self.path} has no column {column}; it has {_listed(self._columns(file))}")
-            return file[column][:rows]
+        return self._of(column, lambda data: data[:rows])
 
     def __len__(self) -> int:
         if self._rows is None:
-            with open_series(self.path) as file:
-                self._rows = file["step"].shape[0]
+            self._rows = look(self.path, lambda file: file["step"].shape[0])
         return self._rows
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns."""
-        with open_series(self.path) as file:
-            return self._columns(file)
+        return look(self.path, columns_of)
 
     def unit(self, column: str) -> str:
         """The code's unit of a column."""
-        with open_series(self.path) as file:
-            return plain(file[column].attrs["unit"])
+        return self._of(column, lambda data: plain(data.attrs["unit"]))
 
     def axes(self, column: str) -> dict[str, np.ndarray]:
         """Coordinates along the axes of a column after the first, by name."""
-        with open_series(self.path) as file:
-            return {name: file[f"axes/{name}"][()] for name in file[column].attrs.get("axes", ())}
+        return self._of(column, lambda data: {name: data.file[f"axes/{name}"][()]
+                                              for name in data.attrs.get("axes", ())})
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
         """What the file says of itself and its run."""
-        with open_series(self.path) as file:
-            return {key: plain(value) for key, value in file.attrs.items()}
+        return look(self.path, lambda file: {key: plain(value) for key, value in file.attrs.items()})
+
+    def _of(self, column: str, take: Callable[[h5py.Dataset], Any]) -> Any:
+        """What ``take`` gives of a column. Raises KeyError if there is none of that name."""
+        found = look(self.path, lambda file: (take(file[column]),) if column in file else None)
+        if found is None:
+            raise KeyError(f"{self.path} has no column {column}; it has {_listed(self.columns)}")
+        return found[0]
 
     def to_xarray(self):
         """An xarray Dataset over ``time``. Raises ImportError where there is no xarray."""
@@ -170,10 +170,6 @@ class Series:
             if name != "time":
                 variables[name] = (dims, values, {"units": self.unit(name)})
         return xarray.Dataset(variables, {"time": time, **coordinates}, self.attributes)
-
-    @staticmethod
-    def _columns(file) -> list[str]:
-        return [name for name, item in file.items() if isinstance(item, h5py.Dataset)]
 
 
 class Fields:

@@ -27,6 +27,8 @@ from ecsim.report import Progress, cost_table, human, opening
 from ecsim.simulation import Simulation
 from ecsim.solver.gmres import SolverError
 
+NOT_BEGUN = "stopped before the first cycle, as asked; the same command starts again"
+
 
 def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = None,
         max_minutes: float | None = None) -> None:
@@ -47,12 +49,19 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
     with stopping_on_signals() as stop:
         simulation = _start(deck, directory, quiet, restart, stop)
         seconds = time.perf_counter() - started
-        if not quiet:
-            print(opening(make_plan(deck, simulation.plasma.backend.name, here.size),
-                          simulation.plasma.backend.describe(), seconds, simulation.plasma.domain.describe()))
-            print(_origin(simulation), end="", flush=True)
-        left = None if max_minutes is None else max_minutes - seconds / 60
-        advance(simulation, deck, quiet, f"what was written is kept in {directory}", left)
+        kept, first = f"what was written is kept in {directory}", simulation.plasma.step
+        try:
+            if not quiet:
+                plasma = simulation.plasma
+                print(opening(make_plan(deck, plasma.backend.name, here.size), plasma.backend.describe(), seconds,
+                              plasma.domain.describe()))
+                print(_origin(simulation), end="", flush=True)
+            advance(simulation, deck, quiet, kept, None if max_minutes is None else max_minutes - seconds / 60)
+        except KeyboardInterrupt:
+            simulation.abandon()
+            step = simulation.plasma.step
+            raise CommandError(f"interrupted after step {step}; {kept}" if step > first else NOT_BEGUN,
+                               INTERRUPTED) from None
         step, last = simulation.plasma.step, deck.time.n_steps
         if step < last:
             by_hand = simulation.plasma.halo.max(float(stop.signal == signal.SIGINT)) > 0
@@ -84,15 +93,14 @@ def _start(deck: Deck, directory: str, quiet: bool, restart: str | None, stop: S
         backend = select(deck.backend.device, threads=deck.backend.threads or here.threads, local_rank=here.local_rank)
         refuse(deck, backend, here)
         simulation = Simulation.from_deck(deck, output=directory, restart_from=restart)
+        stop.plasma = simulation.plasma         # next to it: a signal in between would find nobody who clears up
+        return simulation
     except (RunDirectoryError, CheckpointError, BackendError, DeckError, TopologyError, TransportError) as error:
         raise CommandError(error, BAD_INPUT) from None
     except (FloatingPointError, OSError, MemoryError) as error:
         raise CommandError(reason(error), FAILED) from None
     except KeyboardInterrupt:
-        raise CommandError("stopped before the first cycle, as asked; the same command starts again",
-                           STOPPED if stop.signal == signal.SIGTERM else INTERRUPTED) from None
-    stop.plasma = simulation.plasma
-    return simulation
+        raise CommandError(NOT_BEGUN, STOPPED if stop.signal == signal.SIGTERM else INTERRUPTED) from None
 
 
 def _origin(simulation: Simulation) -> str:
@@ -172,8 +180,6 @@ def advance(simulation: Simulation, deck: Deck, quiet: bool, kept: str, max_minu
         simulation.on(1, lambda sim: progress.update(sim.plasma.step, sim.time, sim.drift()))
     try:
         simulation.run(max_minutes=max_minutes)
-    except KeyboardInterrupt:
-        raise CommandError(f"interrupted after step {simulation.plasma.step}; {kept}", INTERRUPTED) from None
     except (SolverError, FloatingPointError, OSError, MemoryError) as error:
         raise CommandError(f"the run failed: {reason(error)}; {kept}", FAILED) from None
     finally:

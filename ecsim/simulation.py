@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class Simulation:
         self.deck: Deck | None = None
         self.origin: Parts | None = None
         self._hold = Hold()
-        self._schedule = Schedule()
+        self._schedule, self._first_step = Schedule(), plasma.step
         self._first_energy = plasma.energies()["total"]
         self.iterations: list[int] = []
         self.worst_drift = 0.0
@@ -71,10 +72,10 @@ class Simulation:
                 simulation.worst_drift = parts.checkpoint.manifest["worst_drift"]
             if parts.recorder:
                 parts.recorder.start(simulation)
+            return simulation
         except BaseException:
             hold.abandon()
             raise
-        return simulation
 
     @classmethod
     def from_arrays(cls, *, cells, size, dt: float, theta: float = 0.5, shape: str = "cic", species=(), E, B,
@@ -164,7 +165,8 @@ class Simulation:
 
         Ends early, after a cycle, when ``max_minutes`` have passed or ``plasma.stop_requested`` is set; where the run
         has a directory it then leaves a checkpoint, as it does at its end if the deck asks for checkpoints. Raises
-        what `step` raises, and ValueError if neither the deck nor the caller says how long.
+        what `step` raises, and ValueError if neither the deck nor the caller says how long. KeyboardInterrupt before
+        the end of the first cycle leaves nothing behind of a new run.
         """
         last = self.steps if steps is None else steps
         if last is None:
@@ -177,8 +179,20 @@ class Simulation:
                 self.step()
             if self.checkpointer and (self.plasma.step < last or self.checkpointer.scheduled):
                 self.save()
+        except KeyboardInterrupt:
+            self.abandon()
+            raise
         finally:
             self.close()
+
+    def abandon(self) -> None:
+        """Close, and where no cycle was done remove what this run wrote, and the directories that it made."""
+        if self.plasma.step > self._first_step:
+            return self.close()
+        with suppress(OSError):
+            if self.recorder:
+                self.recorder.close()
+        self._hold.abandon()
 
     def close(self) -> None:
         """Flush and close the files of the run, and let others write into its directory."""

@@ -10,8 +10,8 @@ from datetime import datetime
 
 import numpy as np
 
+from ecsim.output.marked import has_writer
 from ecsim.output.rundir import ENERGIES
-from ecsim.output.series import has_writer
 from ecsim.reader import Run, open_run
 from ecsim.report import duration
 

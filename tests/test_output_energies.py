@@ -228,22 +228,86 @@ def test_a_file_that_is_cut_short_is_told_at_once(tmp_path, length):
         EnergyFile(path, species=SPECIES, attributes={}, resume_at=20)
 
 
-def test_a_damaged_file_of_a_killed_run_does_not_hang_the_restart(tmp_path, monkeypatch):
-    """HDF5 waits without end for the rest of a file that is marked as being written."""
+KILLED = """
+import os, sys
+sys.path.insert(0, {tests!r})
+from test_output_energies import row, SPECIES
+from ecsim.output.energies import EnergyFile
+file = EnergyFile({path!r}, species=SPECIES, attributes={{"deck": "x = 1"}})
+for step in range(30):
+    file.append(row(step))
+file.flush()
+os.kill(os.getpid(), 9)
+"""
+READER = """
+import sys, time
+from ecsim.output.energies import read_energies
+from ecsim.reader import Series
+from pathlib import Path
+for path in map(Path, sys.argv[1:]):
+    for read in (read_energies, lambda path: Series(path)["step"], lambda path: Series(path).attributes):
+        begun = time.monotonic()
+        try:
+            read(path)
+        except OSError as error:
+            assert f"{path} is not a readable time series of ecsim: damaged when its run ended" in str(error), error
+            print(path.name, flush=True)
+        assert time.monotonic() - begun < 5
+"""
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory) -> bytes:
+    """The file of a writer that was killed."""
+    path = tmp_path_factory.mktemp("killed") / "energies.h5"
+    subprocess.run([sys.executable, "-c", KILLED.format(tests=os.path.dirname(__file__), path=str(path))])
+    return path.read_bytes()
+
+
+def test_a_damaged_file_of_a_killed_run_hangs_no_reader(tmp_path, killed):
+    """HDF5 itself waits without end for the rest of a file that is marked as being written, and loops in a bad heap."""
+    assert killed[11] == 5
+    used, random = len(killed.rstrip(b"\0")), np.random.default_rng(1)
+    damaged = {"cut": killed[:20_000], "superblock": killed[:20] + b"\1" + killed[21:],
+               "root": killed[:52] + bytes(100) + killed[152:]}
+    heap = killed.index(b"GCOL") + 16
+    damaged["heap"] = killed[:heap] + bytes(16) + killed[heap + 16:]
+    for k in range(20):
+        data = bytearray(killed)
+        for place in random.integers(12, used, 64):
+            data[place] ^= 1 << random.integers(8)
+        damaged[f"random_{k}"] = bytes(data)
+    for name, data in damaged.items():
+        (tmp_path / name).write_bytes(data)
+    result = subprocess.run([sys.executable, "-c", READER, *(tmp_path / name for name in damaged)],
+                            capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert {"cut", "superblock", "root", "heap"} <= set(result.stdout.split())
+
+
+def test_a_damaged_file_of_a_killed_run_stops_the_restart(tmp_path, killed):
     path = tmp_path / "energies.h5"
-    monkeypatch.setattr("ecsim.output.series.PATIENCE", 5.0)
-    file = EnergyFile(path, species=SPECIES, attributes={})
-    for step in range(30):
-        file.append(row(step))
-    file.flush()
-    data = path.read_bytes()
-    file.close()
-    path.write_bytes(data)
+    path.write_bytes(killed)
     EnergyFile(path, species=SPECIES, attributes={}, resume_at=20).close()
     assert len(read_energies(path)["step"]) == 21
-    path.write_bytes(data[:20_000])
-    with pytest.raises(OSError, match="energies.h5 was damaged when its run ended; move it away to go on"):
+    path.write_bytes(killed[:20_000])
+    with pytest.raises(OSError, match="energies.h5 is not .*: damaged when its run ended, .*; move it away to go on"):
         EnergyFile(path, species=SPECIES, attributes={}, resume_at=20)
+
+
+def test_what_is_just_being_written_is_read_again(tmp_path, killed, monkeypatch):
+    """A look in the middle of a write sees damage, which is gone at the next look."""
+    path, states = tmp_path / "energies.h5", [killed[:52] + bytes(100) + killed[152:], killed]
+    path.write_bytes(states[0])
+    pauses = []
+
+    def written(seconds):
+        pauses.append(seconds)
+        path.write_bytes(states[len(pauses) > 2])
+
+    monkeypatch.setattr("ecsim.output.series.time.sleep", written)
+    check(read_energies(path), range(30))
+    assert len(pauses) == 3
 
 
 def test_unwritable_place_is_one_clear_error(tmp_path):

@@ -1,5 +1,6 @@
 """A run directory is made safely: nothing that ecsim did not write is ever touched."""
 
+import fcntl
 import gc
 import os
 
@@ -8,6 +9,7 @@ from restart_cases import DECK, EVERYTHING, run
 
 from ecsim.output.checkpoint import list_checkpoints
 from ecsim.output.energies import EnergyFile, read_energies
+from ecsim.output.hold import Hold
 from ecsim.output.rundir import (
     RunDirectoryError,
     check_run_directory,
@@ -109,6 +111,34 @@ def test_one_run_at_a_time_by_any_way_in(tmp_path):
     assert read_energies(tmp_path / "run")["step"].tolist() == list(range(5))
 
 
+@pytest.mark.parametrize("moment", ["open", "flock"])
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_directory_removed_before_its_lock_is_not_held(tmp_path, monkeypatch, moment, goes_on):
+    """By a start that failed: a new run makes it again, one that would go on finds none."""
+    directory = tmp_path / "new" / "run"
+    directory.mkdir(parents=True)
+    module = {"open": os, "flock": fcntl}[moment]
+    original, removed = getattr(module, moment), []
+
+    def late(*arguments):
+        if not removed:
+            removed.append(directory)
+            directory.rmdir()
+            directory.parent.rmdir()
+        return original(*arguments)
+
+    hold = Hold()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, moment, late)
+        hold.take(directory, goes_on=goes_on)
+    assert removed and directory.is_dir() != goes_on
+    if not goes_on:
+        with pytest.raises(RunDirectoryError, match="another run is writing"):
+            Hold().take(directory)
+    hold.abandon()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_closed_run_says_so(tmp_path):
     simulation = Simulation.from_deck(DECK, output=tmp_path, steps=1)
     simulation.run()
@@ -118,11 +148,12 @@ def test_a_closed_run_says_so(tmp_path):
     assert simulation.E.shape == (3, 6, 5) and simulation.plasma.step == 1
 
 
-def test_overwriting_removes_all_that_was_made_of_a_run(tmp_path):
+def test_overwriting_removes_all_that_was_made_of_a_run(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     run(tmp_path, 4, EVERYTHING, **{"checkpoint.every": 2})
     plot_run(tmp_path)
     plot_run(tmp_path, ["energy"], format="pdf")
+    monkeypatch.setattr("ecsim.run_report.plot_run", lambda *_, **__: [])  # the same figures again
     write_report(tmp_path)
     (tmp_path / "figures" / "fields.mp4").touch()
     (tmp_path / "checkpoints" / ".step_000009.part").mkdir()

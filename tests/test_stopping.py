@@ -8,12 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import pytest
 
 from ecsim.cli import main
 from ecsim.output.checkpoint import find_checkpoint, list_checkpoints
 from ecsim.output.energies import read_energies
 from ecsim.output.snapshots import list_snapshots
+from ecsim.simulation import Simulation
 
 SMALL = ["--device", "cpu", "--threads", "1", "--set", "grid.cells=[6,5]", "--set", "species.ions.particles_per_cell=4"]
 SLOW = """
@@ -53,6 +55,22 @@ def test_a_start_that_is_stopped_leaves_nothing(tmp_path, number, code, module, 
     process.send_signal(number)
     _, message = process.communicate(timeout=60)
     assert process.returncode == code
+    assert message == "ecsim: stopped before the first cycle, as asked; the same command starts again\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("module, name", [("ecsim.runner", "opening"), ("ecsim.runner", "Progress"),
+                                          ("ecsim.simulation", "advance")])
+def test_two_interrupts_before_the_end_of_the_first_cycle_leave_nothing(tmp_path, module, name):
+    """While the run is announced, just before its first cycle, and in it."""
+    process = started("run", "thermal", *SMALL, "-o", tmp_path / "new" / "run",
+                      code=SLOW.format(module=module, name=name))
+    wait_for(process, "here")
+    process.send_signal(signal.SIGINT)
+    assert "stopping after this cycle" in process.stderr.readline() + process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, message = process.communicate(timeout=60)
+    assert process.returncode == 130
     assert message == "ecsim: stopped before the first cycle, as asked; the same command starts again\n"
     assert list(tmp_path.iterdir()) == []
 
@@ -123,3 +141,31 @@ def test_a_restart_with_nothing_left_to_do(tmp_path, capsys):
     (tmp_path / "checkpoints" / "step_000004" / "manifest.json").write_text("{")
     assert main(["run", "--restart", str(tmp_path), "--steps", "3"]) == 0
     assert read_energies(tmp_path)["step"].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, ValueError, OSError])
+@pytest.mark.parametrize("call", ["resize", "flush", "close"])
+def test_a_fault_that_hdf5_finds_ends_the_run_with_one_sentence(tmp_path, monkeypatch, capsys, kind, call):
+    """While rows are written, or when the file is closed."""
+    owner = h5py.File if call == "close" else h5py.Dataset
+    original, calls = getattr(owner, call), []
+
+    def faulty(self, *arguments, **more):
+        name = self.filename if call == "close" else self.file.filename
+        if name.endswith("energies.h5.part") and not calls:
+            calls.append(original(self, *arguments, **more))
+            raise kind("Can't write data (disk at fault)\nmore lines")
+        return original(self, *arguments, **more)
+
+    simulate = Simulation.run
+
+    def later(self, *arguments, **more):
+        monkeypatch.setattr(owner, call, faulty)
+        return simulate(self, *arguments, **more)
+
+    monkeypatch.setattr(Simulation, "run", later)
+    assert main(["run", "thermal", *SMALL, "-o", str(tmp_path), "--steps", "3", "--quiet"]) == 3
+    message = capsys.readouterr().err
+    verb = "close" if call == "close" else "write"
+    assert calls and message == (f"ecsim: the run failed: cannot {verb} the time series {tmp_path / 'energies.h5'}: "
+                                 f"Can't write data (disk at fault); what was written is kept in {tmp_path}\n")

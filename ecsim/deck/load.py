@@ -53,6 +53,7 @@ class _Reader:
     def __init__(self, raw: Mapping[str, Any], changes: Overrides, name: str) -> None:
         self.name = name
         self.faults: list[Fault] = []
+        self.guessed: set[str] = set()
         self.tables = apply(raw, changes, self.faults)
 
     def deck(self) -> schema.Deck:
@@ -66,7 +67,7 @@ class _Reader:
             self.faults += checks.problem_faults(deck, problem)
             self.faults += checks.diagnostic_faults(deck)
         if self.faults or deck is None:
-            raise DeckError(self.faults, self.name)
+            raise DeckError((f for f in self.faults if f.key.partition("[")[0] not in self.guessed), self.name)
         return deck
 
     def _part(self, name: str, table: Any) -> Any:
@@ -169,7 +170,10 @@ class _Reader:
         return schema.Deck(**sound, source=self.name)
 
     def _renamed(self, path: str, table: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        """The table with known names only; unknown ones are faults, a near miss is read as what was meant."""
+        """The table with known names only; unknown ones are faults, a near miss is read as what was meant.
+
+        Of a key that is only guessed no more is said than that: the deck has no such key.
+        """
         names = list(names)
         known = {name: value for name, value in table.items() if name in names}
         for name, value in table.items():
@@ -178,6 +182,7 @@ class _Reader:
             meant = nearest(str(name), [other for other in names if other not in known])
             if meant and name not in schema.homes():
                 known[meant] = value
+                self.guessed.add(f"{path}.{meant}")
             self._unknown(path, str(name), value, names)
         return known
 

@@ -32,14 +32,16 @@ class Hold:
         """
         if not goes_on:
             check_run_directory(path, overwrite)
-        elif not os.path.isdir(path):
-            return
         self._path = Path(path)
         try:
-            if not goes_on:
-                self._made = [folder for folder in (self._path, *self._path.parents) if not folder.exists()]
-                self._path.mkdir(parents=True, exist_ok=True)
-            self._handle = _locked(self._path)
+            while self._handle is None:                 # again where the directory was removed before the lock was ours
+                if goes_on and not self._path.is_dir():
+                    return
+                if not goes_on:
+                    self._made += [folder for folder in (self._path, *self._path.parents)
+                                   if not folder.exists() and folder not in self._made]
+                    self._path.mkdir(parents=True, exist_ok=True)
+                self._handle = _locked(self._path)
             if not goes_on:
                 check_run_directory(path, overwrite)    # again: a run may have come and gone before the lock was ours
         except OSError as error:
@@ -72,9 +74,15 @@ class Hold:
     __del__ = release
 
 
-def _locked(path: Path) -> int:
-    """A descriptor of the directory with a lock on it. Raises RunDirectoryError if another run has it."""
-    handle = os.open(path, os.O_RDONLY)
+def _locked(path: Path) -> int | None:
+    """A descriptor of the directory with a lock on it; None if the directory was removed before the lock was ours.
+
+    Raises RunDirectoryError if another run has it.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -83,4 +91,15 @@ def _locked(path: Path) -> int:
                                 "choose another directory") from None
     except OSError:
         pass
-    return handle
+    if _is_at(handle, path):
+        return handle
+    os.close(handle)
+    return None
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether the directory of a descriptor is still the one at ``path``."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False

@@ -15,7 +15,7 @@ import numpy as np
 
 from ecsim.output.openpmd import Moment, Writer, openpmd_file, set_attributes
 from ecsim.output.quantities import QUANTITIES
-from ecsim.output.storage import plain, reason
+from ecsim.output.storage import FAULTS, plain, reason
 
 AXES = "xyz"
 
@@ -149,7 +149,7 @@ def read_particles(path: str | os.PathLike[str], species: Sequence[str] | None =
             ((_, iteration),) = file["data"].items()
             groups = iteration["particles"]
             return {name: _read_population(groups[name]) for name in (groups if species is None else species)}
-    except (OSError, KeyError, ValueError) as error:
+    except FAULTS as error:
         raise OSError(f"{path} is not a readable particle file of ecsim: {reason(error)}") from error
 
 

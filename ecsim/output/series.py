@@ -2,30 +2,30 @@
 
 One dataset per column, first axis = row, in single-writer multiple-reader mode: another process may read at any
 moment, and a killed run leaves a valid file with every row up to the last flush. After a kill the file still carries
-HDF5's mark of an open writer: readers must open it with ``swmr=True``, as `read_series` does.
+HDF5's mark of an open writer: other programs must open it with ``swmr=True``; `look` does without (see `marked`).
 """
 
 from __future__ import annotations
 
 import math
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import h5py
 import numpy as np
 
-from ecsim.output.storage import VERSION_BOUNDS, discard, part_of, plain, reason, reserve
+from ecsim.output.marked import Unmarked, has_writer
+from ecsim.output.storage import FAULTS, VERSION_BOUNDS, discard, part_of, plain, reason, reserve
 
 CHUNK = 1024
 CHUNK_BYTES, BUFFER_BYTES, RESERVE = 1 << 18, 1 << 20, 1 << 20
 FLUSH_EVERY, FLUSH_RATIO = 1.0, 200
-PATIENCE, SLOWEST = 30.0, 2e7
+PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
 AXES = "axes"
+T = TypeVar("T")
 
 
 class Column(NamedTuple):
@@ -107,7 +107,7 @@ class SeriesFile:
         self._buffered, begun = 0, time.monotonic()
         try:
             self._extend(self._file, self.path, rows)
-        except (OSError, RuntimeError) as error:
+        except FAULTS as error:
             raise OSError(f"cannot write the time series {self.path}: {reason(error)}") from error
         finally:
             now, wait = time.monotonic(), self.flush_every
@@ -120,8 +120,11 @@ class SeriesFile:
         try:
             self.flush()
         finally:
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None
+            try:
+                file.close()
+            except FAULTS as error:
+                raise OSError(f"cannot close the time series {self.path}: {reason(error)}") from error
         _cut(self.path)
 
     def __enter__(self) -> SeriesFile:
@@ -157,7 +160,7 @@ class SeriesFile:
             file.swmr_mode = True
             self._extend(file, part, earlier or {"step": np.empty(0)})
             os.replace(part, self.path)
-        except (OSError, RuntimeError) as error:
+        except FAULTS as error:
             if file is not None:
                 file.close()
             discard(part)
@@ -199,36 +202,38 @@ class SeriesFile:
             column.flush()
 
 
-def open_series(path: str | os.PathLike[str]) -> h5py.File:
-    """The HDF5 file of a time series, for reading while another process writes. Raises OSError if it is none."""
+def look(path: str | os.PathLike[str], take: Callable[[h5py.File], T]) -> T:
+    """What ``take`` gives of the HDF5 file of a time series, which a run may be writing just now.
+
+    ``take`` may be called several times. Raises FileNotFoundError if there is no file, OSError if it is no time series,
+    or damaged.
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no time series {path}")
-    try:
-        file = h5py.File(path, "r", libver=VERSION_BOUNDS, swmr=has_writer(path), locking="best-effort")
-    except OSError as error:
-        raise OSError(f"{path} is not a readable time series of ecsim: {reason(error)}") from error
-    if not isinstance(file.get("step"), h5py.Dataset):
-        file.close()
-        raise OSError(f"{path} is not a readable time series of ecsim: it has no steps")
-    return file
+    for pause in (*PAUSES, None):
+        marked = has_writer(path)
+        try:
+            return _looked(path, take)
+        except FAULTS as error:
+            if pause is None or not marked:
+                why = f"damaged when its run ended, {reason(error)}" if marked else reason(error)
+                raise OSError(f"{path} is not a readable time series of ecsim: {why}") from error
+        time.sleep(pause)
+    raise AssertionError("the last attempt returns or raises")
 
 
-def has_writer(path: Path) -> bool:
-    """Whether HDF5's mark of an open writer is in the superblock: the run goes on, or was killed."""
-    with open(path, "rb") as file:
-        head = file.read(12)
-    return len(head) == 12 and bool(head[11])
+def _looked(path: Path, take: Callable[[h5py.File], T]) -> T:
+    """One attempt, which what is just being written may spoil."""
+    with Unmarked(path) as source, h5py.File(source, "r") as file:
+        if "step" not in file:
+            raise OSError("it has no steps")
+        return take(file)
 
 
 def read_ended(path: Path) -> dict[str, Any]:
-    """What `read_series` gives of a run that has ended, however it did, to be gone on with.
-
-    Raises OSError, also where HDF5 would wait for a writer that was killed.
-    """
+    """What `read_series` gives of a run that has ended, however it did, to be gone on with. Raises OSError."""
     try:
-        if has_writer(path):
-            _check_of_a_killed_run(path)
         return read_series(path)
     except OSError as error:
         raise OSError(f"{error}; move it away to go on without its rows") from error
@@ -241,35 +246,28 @@ def _cut(path: Path) -> None:
         file.truncate(min(path.stat().st_size, int.from_bytes(head[28:36], "little")))
 
 
-def _check_of_a_killed_run(path: Path) -> None:
-    """Raise OSError if a file cannot be read, from a process of its own, which can be ended.
-
-    In a marked file HDF5 takes damage for something that is just being written, and waits for its end without end.
-    """
-    code = "import sys; from ecsim.output.series import read_series; read_series(sys.argv[1])"
-    try:
-        subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=True,
-                       timeout=PATIENCE + path.stat().st_size / SLOWEST)
-    except subprocess.SubprocessError:
-        raise OSError(f"the time series {path} was damaged when its run ended") from None
-
-
 def read_series(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> dict[str, Any]:
     """A time series of a run that is going on, finished or was killed: all columns, or those asked for.
 
     Returns arrays with rows along the first axis, ``attributes`` (dict) and ``axes`` (arrays by name). Raises OSError
-    if there is no such file, if it is not a time series of ecsim, or lacks a column.
+    if there is no such file, if it is not a time series of ecsim, is damaged, or lacks a column.
     """
-    with open_series(path) as file:
+
+    def take(file: h5py.File) -> dict[str, Any]:
         rows = file["step"].shape[0]
-        names = [name for name, item in file.items() if isinstance(item, h5py.Dataset)] if columns is None else columns
-        try:
-            table: dict[str, Any] = {name: file[name][:rows] for name in names}
-        except (OSError, KeyError) as error:
-            raise OSError(f"{path} is not a readable time series of ecsim: {reason(error)}") from error
+        names = columns_of(file) if columns is None else columns
+        table: dict[str, Any] = {name: file[name][:rows] for name in names}
         table["attributes"] = {key: plain(value) for key, value in file.attrs.items()}
-        table[AXES] = {name: axis[()] for name, axis in file.get(AXES, {}).items()}
-    return table
+        axes = [(name, file[AXES][name]) for name in (file[AXES] if AXES in file else ())]
+        table[AXES] = {name: axis[()] for name, axis in axes}
+        return table
+
+    return look(path, take)
+
+
+def columns_of(file: h5py.File) -> list[str]:
+    """Names of the columns of a time series."""
+    return [name for name in file if isinstance(file[name], h5py.Dataset)]
 
 
 def _row_bytes(column: Column) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from ecsim.output.openpmd import Moment, openpmd_file, set_attributes
 from ecsim.output.quantities import QUANTITIES
 from ecsim.output.rundir import FIELDS, openpmd_directory
-from ecsim.output.storage import plain, reason
+from ecsim.output.storage import FAULTS, plain, reason
 
 COMPONENTS = {3: ("x", "y", "z"), 6: ("xx", "xy", "xz", "yy", "yz", "zz")}
 CENTRINGS = {"node": 0.0, "centre": 0.5}
@@ -180,7 +180,7 @@ def read_fields(path: str | os.PathLike[str], names: Sequence[str] | None = None
                 attributes = {key: plain(value) for key, value in file.attrs.items()}
             else:
                 available = list(meshes)
-    except (OSError, KeyError, ValueError, StopIteration) as error:
+    except (*FAULTS, StopIteration) as error:
         raise OSError(f"{path} is not a readable snapshot of ecsim: {reason(error)}") from error
     if absent:
         raise KeyError(f"{path} has no {', '.join(absent)}; it holds {', '.join(available)}")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 VERSION_BOUNDS = ("v110", "v110")
+FAULTS = (OSError, RuntimeError, ValueError, KeyError)      # what h5py raises where a disk or a file is at fault
 CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 from ecsim.output.snapshots import COMPONENTS, list_snapshots
-from ecsim.output.storage import discard, part_of, reason
+from ecsim.output.storage import FAULTS, discard, part_of, reason
 
 GRIDS = ("node", "centre")
 MOST_KEPT = 8192
@@ -75,7 +75,7 @@ def _grid_or_none(run: Path, path: Path, points: str, grid: str, lattice: tuple)
     """`_grid`; nothing for a file that was removed or damaged since, or holds other cells (before a restart)."""
     try:
         return _grid(run, path, path.stat().st_mtime_ns, points, grid, lattice)
-    except (OSError, KeyError, ValueError):
+    except FAULTS:
         return ""
 
 
