@@ -4,7 +4,9 @@
     python scripts/bench_scaling.py double_harris --ranks 1 2 --modes weak --device cuda --set mpi.transport='"nccl"'
 
 Strong: the deck's grid, whatever the ranks. Weak: that grid for each rank, repeated along the dimensions where the
-ranks then exchange least. Starts the ranks itself, with the mpiexec beside this Python unless --mpiexec names another.
+ranks then exchange least. Loop: the deck's grid on one rank, alone and then sending to itself along the first
+dimension: what exchanges cost, on one GPU.
+Starts the ranks itself, with the mpiexec beside this Python unless --mpiexec names another.
 Half of the cycles are timed as wholes (median and best); the other half, with the device synchronised at each change of
 stage, gives the split. "exchange" is ghosts and travelling particles, "reduce" global sums; both include the wait for
 slower ranks.
@@ -22,11 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ecsim import Simulation, load_deck
+from ecsim import Simulation, builder, load_deck
 from ecsim.grid import Grid
 from ecsim.output.provenance import provenance
-from ecsim.parallel.launch import world
-from ecsim.parallel.topology import arrangements, cost, fits
+from ecsim.parallel.domain import Domain, connect
+from ecsim.parallel.launch import World, world
+from ecsim.parallel.topology import Topology, arrangements, cost, fits
 from ecsim.plot.style import COLOURS, figure
 
 STAGES = ("compute", "exchange", "reduce")
@@ -45,6 +48,18 @@ def weak_changes(deck, ranks: int) -> list[str]:
     return [f"grid.cells={list(grid(shape).cells)}", f"grid.size={longer}", f"mpi.ranks={list(shape)}"]
 
 
+def looped(grid, transport: str = "auto", **options):
+    """In place of ecsim.builder.place: one rank that sends to itself."""
+    from mpi4py import MPI
+
+    domain, backend = place(grid, **options)
+    transport = connect(World(comm=MPI.COMM_SELF), backend, transport)
+    return Domain(Topology(grid, domain.topology.ranks, (0,)), domain.world, transport, backend), backend
+
+
+place = builder.place
+
+
 def seconds_of(run, cycles: int) -> list[float]:
     """Wall-clock seconds of each cycle, from a common start to the slowest rank's end."""
     p, seconds = run.plasma, []
@@ -59,6 +74,8 @@ def seconds_of(run, cycles: int) -> list[float]:
 
 def measure(options) -> None:
     """On every rank: run the deck; rank 0 writes what was measured."""
+    if options.looped:
+        builder.place = looped
     run = Simulation.from_deck(load_deck(options.deck, options.set))
     p, timer, transport = run.plasma, run.plasma.backend.timer, run.plasma.domain.transport
     seconds_of(run, options.warm_up)
@@ -83,12 +100,12 @@ def measure(options) -> None:
         Path(options.worker).write_text(json.dumps(result))
 
 
-def launch(options, ranks: int, changes: list[str]) -> dict:
+def launch(options, ranks: int, changes: list[str], *flags: str) -> dict:
     """Run this script on so many ranks and return what it measured."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "result.json"
         command = [*([options.mpiexec, *options.mpiexec_options.split(), "-n", str(ranks)] if ranks > 1 else []),
-                   sys.executable, str(Path(__file__).resolve()), options.deck, "--worker", str(out),
+                   sys.executable, str(Path(__file__).resolve()), options.deck, "--worker", str(out), *flags,
                    "--cycles", str(options.cycles),
                    "--warm-up", str(options.warm_up), *(x for change in changes for x in ("--set", change))]
         subprocess.run(command, check=True)
@@ -147,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("deck")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--modes", nargs="+", choices=("strong", "weak"), default=["strong", "weak"])
+    parser.add_argument("--modes", nargs="+", choices=("strong", "weak", "loop"), default=["strong", "weak"])
     parser.add_argument("--cycles", type=int, default=5, help="cycles of each half")
     parser.add_argument("--warm-up", type=int, default=2)
     parser.add_argument("--device", default="cpu")
@@ -158,6 +175,7 @@ def main() -> None:
     parser.add_argument("--json")
     parser.add_argument("--figure")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--looped", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         measure(options)
@@ -167,7 +185,10 @@ def main() -> None:
     modes, alone = {}, None
     for mode in options.modes:
         modes[mode] = []
-        for n in sorted(options.ranks):
+        if mode == "loop":
+            alone = alone or launch(options, 1, common)
+            modes[mode] = [alone, launch(options, 1, common, "--looped")]
+        for n in sorted(options.ranks) if mode != "loop" else ():
             again = alone if n == 1 else None       # the same in both modes
             modes[mode].append(again or launch(options, n, common + (weak_changes(deck, n) if mode == "weak" else [])))
             alone = modes[mode][-1] if n == 1 else alone

@@ -18,13 +18,15 @@ class Topology:
     """A Cartesian arrangement of ranks over a periodic grid.
 
     grid : the whole box.  ranks : how many along each dimension. Rank numbers run in C order; rank coordinate k owns
-    the cells k·n//p … (k+1)·n//p − 1 of n cells on p ranks.
+    the cells k·n//p … (k+1)·n//p − 1 of n cells on p ranks.  loops : dimensions that count as cut though a rank spans
+    them, and sends to itself: an exchange on one rank, to test it and to time it.
 
     Raises TopologyError if a block would be thinner than the ghost layers.
     """
 
     grid: Grid
     ranks: tuple[int, ...]
+    loops: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.ranks) != self.grid.d:
@@ -62,7 +64,7 @@ class Topology:
     @property
     def split(self) -> tuple[int, ...]:
         """The dimensions that are cut."""
-        return tuple(k for k, p in enumerate(self.ranks) if p > 1)
+        return tuple(k for k, p in enumerate(self.ranks) if p > 1 or k in self.loops)
 
     def coordinates(self, rank: int) -> tuple[int, ...]:
         """Where a rank sits."""
@@ -82,9 +84,9 @@ class Topology:
     def neighbours(self, rank: int) -> list[tuple[int, int] | None]:
         """Ranks on the low and high side along each dimension; None along those that are not cut."""
         at, found = self.coordinates(rank), []
-        for k, p in enumerate(self.ranks):
+        for k in range(self.grid.d):
             low, high = (self.rank_at((*at[:k], at[k] + step, *at[k + 1:])) for step in (-1, 1))
-            found.append((low, high) if p > 1 else None)
+            found.append((low, high) if k in self.split else None)
         return found
 
     def block(self, rank: int) -> Block:
