@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
+import hashlib
+import os
 import re
 import subprocess
 from functools import cache
@@ -11,9 +14,28 @@ from tempfile import mkdtemp
 
 import numpy as np
 
-from ecsim.backend.cuda.compile import kernel_directory
+from ecsim.backend.cuda.compile import kernel_directory, source_hash
 
 HERE = Path(__file__).parent
+GCC = ("g++", "-std=c++17", "-O1", "-fPIC", "-U_FORTIFY_SOURCE", "-Wno-unknown-pragmas")
+
+
+@cache
+def _directory() -> Path:
+    """Where compiled kernels lie: for all processes of a pytest run, or for this one."""
+    return Path(os.environ.get("ECSIM_HOST_KERNELS") or mkdtemp(prefix="ecsim-host-kernels-"))
+
+
+def _compile(target: Path, *arguments: str, source: str = "") -> None:
+    """Make ``target``, where "-" among the arguments stands for the source, unless another process has or does."""
+    with open(f"{target}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            part = target.with_suffix(".part")
+            done = subprocess.run([*GCC, *arguments, "-o", str(part)], input=source, capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(done.stderr[:4000])
+            part.rename(target)
 
 
 @cache
@@ -23,15 +45,14 @@ def _library(file: str, macros: tuple) -> ctypes.CDLL:
     names = re.findall(r"extern \"C\" __global__ void (?:__launch_bounds__\([^{;]*?\))?\s+(\w+)\(", source)
     entries = "".join(f'extern "C" void run_{n}(const unsigned* sizes, std::size_t shared, void** arguments) '
                       f"{{ host::launch({n}, sizes, shared, arguments); }}\n" for n in dict.fromkeys(names))
-    where = Path(mkdtemp(prefix="ecsim-host-cuda-"))
-    (where / "kernel.cpp").write_text(f'#include "cuda.hpp"\n{source}\n{entries}')
-    command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-Wno-unknown-pragmas", f"-I{HERE}",
-               f"-I{kernel_directory()}", *(f"-D{k}={v}" for k, v in macros), str(where / "kernel.cpp"),
-               "-o", str(where / "kernel.so")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr[:4000])
-    return ctypes.CDLL(str(where / "kernel.so"))
+    where, defines = _directory(), [f"-D{k}={v}" for k, v in macros]
+    code = f'#include "cuda.hpp"\n{source}\n{entries}'
+    digest = hashlib.sha256("\0".join([code, source_hash(), *defines]).encode()).hexdigest()[:16]
+    library = where / f"{Path(file).stem}-{digest}.so"
+    _compile(where / "cuda.hpp.gch", "-x", "c++-header", str(HERE / "cuda.hpp"))
+    _compile(library, "-x", "c++", "-", "-shared", f"-I{where}", f"-I{HERE}", f"-I{kernel_directory()}", *defines,
+             source=code)
+    return ctypes.CDLL(str(library))
 
 
 class HostKernel:

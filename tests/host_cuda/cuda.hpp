@@ -2,6 +2,7 @@
 // shuffle, a tensor-core product) lets each of them deposit its values and wait for the others. One block at a time.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -33,11 +34,12 @@ struct dim3 { unsigned x, y, z; };
 namespace host {
 
 struct Thread {
-    ucontext_t context;
-    std::vector<char> stack;
+    ucontext_t begin;
+    jmp_buf place;  // where it goes on once it has begun
+    std::unique_ptr<char[]> stack;
     dim3 index;
     int warp, lane;
-    bool done;
+    bool begun, done;
 };
 
 struct Warp {
@@ -55,14 +57,27 @@ inline std::vector<Warp> warps;
 inline std::vector<Barrier> warp_barriers;
 inline Barrier block_barrier;
 inline Thread* current;
-inline ucontext_t scheduler;
+inline jmp_buf scheduler;
 inline dim3 block_index, block_size, grid_size;
 inline std::vector<char> shared_memory;
 inline void (*body)(void*);
 inline void* body_arguments;
 inline int running;
 
-inline void yield() { swapcontext(&current->context, &scheduler); }
+constexpr std::size_t stack_size = 256 * 1024;
+
+// Jumps need no system call, as swapcontext does.
+inline void yield() {
+    if (!_setjmp(current->place)) _longjmp(scheduler, 1);
+}
+
+__attribute__((noinline)) inline void resume(Thread& thread) {
+    current = &thread;
+    if (_setjmp(scheduler)) return;
+    if (thread.begun) _longjmp(thread.place, 1);
+    thread.begun = true;
+    setcontext(&thread.begin);
+}
 
 // A thread that has returned no longer counts, as on a GPU of compute capability 7 and later.
 inline void wait(Barrier& b, const int& size) {
@@ -115,20 +130,17 @@ inline void run_block() {
     for (int t = 0; t < n; ++t) {
         Thread& thread = threads[t];
         thread.index = {t % block_size.x, t / block_size.x % block_size.y, t / (block_size.x * block_size.y)};
-        thread.warp = t / 32, thread.lane = t % 32, thread.done = false;
+        thread.warp = t / 32, thread.lane = t % 32, thread.begun = thread.done = false;
         ++warps[thread.warp].size;
-        thread.stack.resize(256 * 1024);
-        getcontext(&thread.context);
-        thread.context.uc_stack.ss_sp = thread.stack.data();
-        thread.context.uc_stack.ss_size = thread.stack.size();
-        makecontext(&thread.context, enter, 0);
+        if (!thread.stack) thread.stack.reset(new char[stack_size]);
+        getcontext(&thread.begin);
+        thread.begin.uc_stack.ss_sp = thread.stack.get();
+        thread.begin.uc_stack.ss_size = stack_size;
+        makecontext(&thread.begin, enter, 0);
     }
     while (running > 0)
         for (Thread& thread : threads)
-            if (!thread.done) {
-                current = &thread;
-                swapcontext(&scheduler, &thread.context);
-            }
+            if (!thread.done) resume(thread);
 }
 
 template <class... A, std::size_t... I>
