@@ -1,9 +1,9 @@
 """The stored mass matrix times a field, y_g = Σ_o M[o, g] x_{g+o} + M[o, g−o] x_{g−o}, and the field operator.
 
-Gathered, so that no two threads meet. A row of nodes is worked on offset by offset, so that each component is read as
-one long run; the result of the row waits on the stack meanwhile. Along the planes first, so that M[o, g−o] is still in
-the cache when it is used again. Time goes with the memory that the stencil takes; ∇×∇× has constant coefficients on the
-same neighbours and comes along for nothing.
+Gathered, so that no two threads meet. A run of nodes is worked on offset by offset, so that each component is read as
+one long piece of memory, as large as several rows with the ghosts between them; its result waits on the stack
+meanwhile. Along the planes first, so that M[o, g−o] is still in the cache when it is used again. Time goes with the
+memory that the stencil takes; ∇×∇× has constant coefficients on the same neighbours and comes along for nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ecsim.backend.cpu.lanes import WIDTH
 from ecsim.backend.cpu.lattice import half_offsets, lattice, padded_strides
 from ecsim.backend.cpu.memory import borrow, get, get_item, put, put_item, stack_array
 
-SEGMENT = 256
+SEGMENT = 512        # most nodes of a run
 PLANES = 4
 FEWEST_NODES = 4096
 
@@ -73,15 +73,11 @@ def operator_constant(d: int, order: int, spacing: tuple[float, ...], theta_dt: 
 
 @inline
 def add_tensor(stencil, scale, constant, o, at, x, there, size, count, y):
-    """y[i] += (scale·M[3i + j, at …] + constant[9o + 3i + j]) x[j, there …] along ``count`` ≥ WIDTH nodes.
-
-    The last vector of y is the one that ends there.
-    """
+    """y[i] += (scale·M[3i + j, at …] + constant[9o + 3i + j]) x[j, there …] along ``count`` nodes, whole vectors."""
     for p in range(0, count, WIDTH):
-        q = min(p, count - WIDTH)
-        x0, x1, x2 = get(x, there + q), get(x, size + there + q), get(x, 2 * size + there + q)
+        x0, x1, x2 = get(x, there + p), get(x, size + there + p), get(x, 2 * size + there + p)
         for i in range(3):
-            m, k = at + 3 * i * size + q, 9 * o + 3 * i
+            m, k = at + 3 * i * size + p, 9 * o + 3 * i
             put(y, (i, p), get(y, (i, p)) + ((scale * get(stencil, m) + get_item(constant, k)) * x0
                                              + (scale * get(stencil, m + size) + get_item(constant, k + 1)) * x1
                                              + (scale * get(stencil, m + 2 * size) + get_item(constant, k + 2)) * x2))
@@ -89,7 +85,7 @@ def add_tensor(stencil, scale, constant, o, at, x, there, size, count, y):
 
 @inline
 def add_tensor_short(stencil, scale, constant, o, at, x, there, size, count, y):
-    """As ``add_tensor`` for rows shorter than a vector, to the same bits."""
+    """As ``add_tensor`` for any number of nodes, to the same bits."""
     for p in range(count):
         x0, x1, x2 = get_item(x, there + p), get_item(x, size + there + p), get_item(x, 2 * size + there + p)
         for i in range(3):
@@ -100,14 +96,38 @@ def add_tensor_short(stencil, scale, constant, o, at, x, there, size, count, y):
 
 
 @inline
-def put_row(y, row, out, to, count):
-    """out[to : to + count] = y[row], vectors placed as ``add_tensor`` has them."""
+def put_row(y, row, at, out, to, count):
+    """out[to : to + count] = y[row, at : at + count]."""
     if count < WIDTH:
         for p in range(count):
-            put_item(out, to + p, y[row, p])
+            put_item(out, to + p, y[row, at + p])
     else:
         for p in range(0, count, WIDTH):
-            put(out, to + min(p, count - WIDTH), get(y, (row, p)))
+            q = min(p, count - WIDTH)
+            put(out, to + q, get(y, (row, at + q)))
+
+
+@inline
+def run(stencil, scale, constant, offsets, x, size, g, count, y):
+    """y = the product at ``count`` nodes from g on, ghosts among them; returns where in y it begins.
+
+    Whole vectors: a few nodes more, behind or before, where arrays reach so far.
+    """
+    y[:, :] = 0.0
+    reach, whole = get_item(offsets, offsets.size - 1), (count + WIDTH - 1) // WIDTH * WIDTH
+    before = 0 if g + reach + whole <= size else whole - count
+    vectors = g - reach >= before
+    begin = g - before if vectors else g
+    for k in range(1, 2 * offsets.size):
+        o, mirrored = k // 2, k % 2 == 0
+        step = get_item(offsets, o)
+        at, there = (begin - step, begin - step) if mirrored else (begin, begin + step)
+        at += 9 * o * size
+        if vectors:
+            add_tensor(stencil, scale, constant, o, at, x, there, size, whole, y)
+        else:
+            add_tensor_short(stencil, scale, constant, o, at, x, there, size, count, y)
+    return g - begin
 
 
 @kernel
@@ -119,25 +139,20 @@ def multiply_tensor(first, last, lattice, own, owned, to, offsets, stencil, scal
     """
     stencil, constant, x, out, offsets = borrow(stencil), borrow(constant), borrow(x), borrow(out), borrow(offsets)
     y = stack_array(3, SEGMENT)
-    size = lattice.size
-    for row in range(lattice.rows):
+    together = max(1, (SEGMENT - lattice.length) // max(lattice.row_stride, 1) + 1)
+    for top in range(0, lattice.rows, together):
+        rows = min(together, lattice.rows - top)
         for i in range(0, lattice.length, SEGMENT):
-            count = min(SEGMENT, lattice.length - i)
+            length = min(SEGMENT, lattice.length - i)
             for plane in range(first, last):
-                g = own + plane * lattice.plane_stride + row * lattice.row_stride + i
-                y[:, :] = 0.0
-                for k in range(1, 2 * offsets.size):
-                    o, mirrored = k // 2, k % 2 == 0
-                    step = get_item(offsets, o)
-                    at, there = (g - step, g - step) if mirrored else (g, g + step)
-                    at += 9 * o * size
-                    if count < WIDTH:
-                        add_tensor_short(stencil, scale, constant, o, at, x, there, size, count, y)
-                    else:
-                        add_tensor(stencil, scale, constant, o, at, x, there, size, count, y)
-                target = to + plane * owned.plane_stride + row * owned.row_stride + i
-                for k in range(3):
-                    put_row(y, k, out, k * owned.size + target, count)
+                g = own + plane * lattice.plane_stride + top * lattice.row_stride + i
+                count = (rows - 1) * lattice.row_stride + length
+                at = run(stencil, scale, constant, offsets, x, lattice.size, g, count, y)
+                target = to + plane * owned.plane_stride + top * owned.row_stride + i
+                for row in range(rows):
+                    for k in range(3):
+                        put_row(y, k, at + row * lattice.row_stride, out,
+                                k * owned.size + target + row * owned.row_stride, length)
 
 
 @kernel
