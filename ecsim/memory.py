@@ -49,7 +49,7 @@ def cpu_particles(deck: Deck, block: Block) -> dict[str, int]:
     if deck.particles.ids or any(weighted(deck, block)):
         kinds.add(DOUBLE)
     work = 2 * INDEX * max(sizes, default=0) + sum(kinds) * sum(sizes)
-    found["work arrays of the sort"] = work * block.n_cells
+    found["work arrays of the sort"] = (work + DOUBLE) * block.n_cells
     return found
 
 

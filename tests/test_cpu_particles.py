@@ -18,6 +18,7 @@ from cpu_cases import (
 )
 
 from ecsim.backend.cpu import CpuBackend
+from ecsim.backend.cpu import store as store_module
 
 BETA, DT = 0.41, 0.3
 FEW = [((5, 3), 1), ((3, 4, 9), 1), ((3, 4, 9), 2), ((7,), 2)]
@@ -70,8 +71,15 @@ def test_move(backend, case):
         assert (h["s"] >= -0.5).all() and (h["s"] < 0.5).all()
 
 
+@pytest.fixture(params=["kept in caches", "past the caches"])
+def caches(request, monkeypatch):
+    """Arrays that are written back through the caches, and such as large ones are."""
+    if request.param == "past the caches":
+        monkeypatch.setattr(store_module, "LARGE", 0)
+
+
 @pytest.mark.parametrize("case", FEW, ids=case_name)
-def test_sort_is_stable_whatever_the_step(backend, case):
+def test_sort_is_stable_whatever_the_step(backend, case, caches):
     """Slow, fast (several times round the box) and resting particles: order as of a stable sort of the new cells."""
     block, rng = make_block(*case), np.random.default_rng(2)
     nothing = np.zeros((3, *block.padded))
@@ -97,7 +105,7 @@ def test_push_at_rest_changes_no_bit(backend):
 
 @pytest.mark.parametrize("case", [((6, 5), 1), ((3, 4, 9), 2), ((9,), 1)], ids=case_name)
 @pytest.mark.parametrize("options", [{}, {"position_dtype": "float32", "uniform": 0.7}])
-def test_sort_every_changes_no_bit(backend, case, options):
+def test_sort_every_changes_no_bit(backend, case, options, caches):
     block, rng = make_block(*case), np.random.default_rng(4)
     given, (E, B) = draw(block, 700, rng), fields(block, rng)
     stores = [fill(backend, block, given, sort_every=every, **options) for every in (1, 2, 3)]

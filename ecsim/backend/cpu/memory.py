@@ -82,6 +82,37 @@ def put(typingctx, array, index, x):
     return types.void(array, index, lanes), generate
 
 
+@intrinsic
+def put_past_caches(typingctx, array, index, x):
+    """As ``put``, straight to memory and without reading it first; the place must be a multiple of eight items.
+
+    For a real array much larger than the caches. Other threads see it after ``all_put``.
+    """
+
+    def generate(context, builder, signature, args):
+        """Store eight neighbours, marked as not to be kept in a cache."""
+        place = _item(context, builder, array, args[0], [args[1]])
+        value = _narrowed(builder, args[2], array)
+        store = builder.store(value, builder.bitcast(place, value.type.as_pointer()))
+        store.align = WIDTH * array.dtype.bitwidth // 8
+        store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+        return context.get_dummy_value()
+
+    return types.void(array, index, lanes), generate
+
+
+@intrinsic
+def all_put(typingctx):
+    """Wait until all that was put has reached memory."""
+
+    def generate(context, builder, signature, args):
+        """A fence for stores of every kind."""
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
 def _place(context, builder, array_type, array, index, visit_type, visit):
     """Pointer to the item at ``index``, or at visit[index] where there is a ``visit``."""
     if visit is not None:

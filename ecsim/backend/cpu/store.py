@@ -6,6 +6,7 @@ import numpy as np
 
 from ecsim.backend.cpu import moments as moment_kernels
 from ecsim.backend.cpu import mover, sort
+from ecsim.backend.cpu.lanes import WIDTH
 from ecsim.backend.cpu.lattice import box, lattice, padded_strides, tables
 from ecsim.backend.cpu.migrate import migrate
 from ecsim.backend.cpu.threads import Threads, cut
@@ -15,6 +16,7 @@ from ecsim.timing import Timer
 NO_VISIT = np.empty(0, dtype=np.int32)
 NO_WEIGHTS = np.empty(0)
 SPARE = 16
+LARGE = 2**23  # bytes of an array that no cache holds together with the others
 
 
 def _copy(target: np.ndarray, at: int, source: np.ndarray, a: int, b: int, below_half: bool) -> None:
@@ -210,28 +212,27 @@ class ParticleStore:
     def _sort_by(self, destination: np.ndarray, sources: list[tuple]) -> None:
         """New ``start`` and ``visit`` from the cells ``destination`` (n,) in present visiting order.
 
-        sources : (own first cell, own last cell, begin, end) of each range; as many as slabs where range k belongs to
-        slab k, or a single one with no own cells.
+        sources : (own first cell, own last cell, begin, end) of the range that belongs to each slab.
         """
-        n, ranks, many = len(destination), len(self.slabs), len(sources)
-        home = sources[0][1] > 0
+        n, ranks = len(destination), len(self.slabs)
         per_slab = (self.slabs[0][1] - self.slabs[0][0]) * self.cells_per_plane
-        counts = np.zeros((many, ranks), np.int64)
-        ranges = [(begin, end, first, last, destination, per_slab) for first, last, begin, end in sources]
-        self._threads.run(sort.count_leavers, [(*r, c) for r, c in zip(ranges, counts, strict=True)])
-        bounds = np.concatenate([[0], np.cumsum(counts.T.ravel())])
-        cursor = bounds[:-1].reshape(ranks, many).T.copy()
         index = np.int32 if n < 2**31 else np.int64
-        leavers, order = np.empty(int(bounds[-1]), index), self._scratch.take("order", index, n)
-        self._threads.run(sort.list_leavers, [(*r, c, leavers) for r, c in zip(ranges, cursor, strict=True)])
+        order, upper = self._scratch.take("order", index, n), self._scratch.take("upper", np.int64, self.n_cells)
+        away = np.zeros((ranks, ranks + 2), np.int64)
+        self._threads.run(sort.count_range, [
+            (begin, end, first, last, destination, per_slab, self.start, upper, counts, order)
+            for (first, last, begin, end), counts in zip(sources, away, strict=True)])
+        bounds = np.concatenate([[0], np.cumsum(away[:, :ranks].T.ravel())])
+        cursor, leavers = bounds[:-1].reshape(ranks, ranks).T.copy(), np.empty(int(bounds[-1]), index)
+        self._threads.run(sort.list_leavers, [
+            (begin, end, int(counts[-2]), int(counts[-1]), order, destination, per_slab, c, leavers)
+            for (_, _, begin, end), counts, c in zip(sources, away, cursor, strict=True)])
         calls, base = [], 0
-        for k, (a, b) in enumerate(self.slabs):
-            begin, end = sources[k][2:] if home else (0, 0)
-            low, high = int(bounds[k * many]), int(bounds[(k + 1) * many])
-            middle = int(bounds[k * many + k]) if home else high
-            calls.append((a * self.cells_per_plane, b * self.cells_per_plane, base, begin, end, low, middle, high,
-                          destination, leavers, self.start, order))
-            base += high - low + (end - begin - int(counts[k].sum()) if home else 0)
+        for k, (first, last, begin, end) in enumerate(sources):
+            low, middle, high = (int(bounds[k * ranks + j]) for j in (0, k, ranks))
+            calls.append((first, last, base, begin, end, low, middle, high, destination, leavers, self.start, upper,
+                          order))
+            base += high - low + end - begin - int(away[k, :ranks].sum())
         self._threads.run(sort.place_slab, calls)
         self.start[-1] = n
         if self.visit.size:
@@ -242,7 +243,12 @@ class ParticleStore:
 
     def _gather(self, source: np.ndarray, order: np.ndarray, target: np.ndarray) -> np.ndarray:
         """target[i] = source[order[i]], by ranges on the threads; returns ``target``."""
-        self._threads.run(sort.gather, [(a, b, source, order, target) for a, b in self._threads.ranges(len(order))])
+        ranges = self._threads.ranges(len(order))
+        if target.dtype.kind == "f" and target.nbytes >= LARGE:
+            aligned = -target.ctypes.data // target.itemsize % WIDTH
+            self._threads.run(sort.gather_past_caches, [(*r, source, order, target, aligned) for r in ranges])
+        else:
+            self._threads.run(sort.gather, [(*r, source, order, target) for r in ranges])
         return target
 
     def _rearrange(self) -> None:
