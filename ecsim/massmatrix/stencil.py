@@ -23,6 +23,10 @@ def half_offsets(d: int, order: int) -> tuple[tuple[int, ...], ...]:
     return tuple(o for o in everything if o >= (0,) * d)
 
 
+def _to_zero(a) -> None:
+    a[...] = 0.0
+
+
 class MassMatrix:
     """A mass matrix on the nodes of one block.
 
@@ -48,7 +52,7 @@ class MassMatrix:
 
     def clear(self) -> None:
         """Set every entry, ghosts included, to zero before an assembly."""
-        self.values[...] = 0.0
+        self.halo.in_parts(_to_zero, self.values.reshape(-1, *self.block.padded))
 
     def complete(self, *moments) -> None:
         """After an assembly: bring ghost contributions, of ``moments`` too, to their owners; refresh own ghosts.
