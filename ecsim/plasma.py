@@ -63,8 +63,8 @@ class Plasma:
 
     def _recorder(self, graphs: bool) -> dict:
         """What GMRES records with, where backend and transport let it."""
-        make, transport = getattr(self.backend, "recorder", None), self.halo.transport
-        return {"record": make(transport)} if graphs and make and transport.unwatched else {}
+        make, transport = getattr(self.backend, "graph_recorder", None), self.halo.transport
+        return {"record": make(transport)} if graphs and make and transport.stream_ordered else {}
 
     def set_fields(self, E, B) -> None:
         """Take owned nodal E and centred B from the host and fill the ghosts (collective)."""

@@ -47,10 +47,10 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
             print(f"nothing to do: all {deck.time.n_steps} steps of {restart} are done; more with --steps")
         return
     with stopping_on_signals() as stop:
+        kept = f"what was written is kept in {directory}"
         simulation = _start(deck, directory, quiet, restart, stop)
-        seconds = time.perf_counter() - started
-        kept, first = f"what was written is kept in {directory}", simulation.plasma.step
         try:
+            seconds = time.perf_counter() - started
             if not quiet:
                 plasma = simulation.plasma
                 print(opening(make_plan(deck, plasma.backend.name, here.size), plasma.backend.describe(), seconds,
@@ -58,9 +58,8 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
                 print(_origin(simulation), end="", flush=True)
             advance(simulation, deck, quiet, kept, None if max_minutes is None else max_minutes - seconds / 60)
         except KeyboardInterrupt:
-            simulation.abandon()
-            step = simulation.plasma.step
-            raise CommandError(f"interrupted after step {step}; {kept}" if step > first else NOT_BEGUN,
+            begun = simulation.abandon()
+            raise CommandError(f"interrupted after step {simulation.plasma.step}; {kept}" if begun else NOT_BEGUN,
                                INTERRUPTED) from None
         step, last = simulation.plasma.step, deck.time.n_steps
         if step < last:

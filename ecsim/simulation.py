@@ -185,14 +185,19 @@ class Simulation:
         finally:
             self.close()
 
-    def abandon(self) -> None:
-        """Close, and where no cycle was done remove what this run wrote, and the directories that it made."""
+    def abandon(self) -> bool:
+        """Close, and where no cycle was done remove what this run wrote, and the directories that it made.
+
+        Returns whether a cycle was done. May be called again.
+        """
         if self.plasma.step > self._first_step:
-            return self.close()
+            self.close()
+            return True
         with suppress(OSError):
             if self.recorder:
                 self.recorder.close()
         self._hold.abandon()
+        return False
 
     def close(self) -> None:
         """Flush and close the files of the run, and let others write into its directory."""

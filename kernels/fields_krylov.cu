@@ -105,9 +105,9 @@ extern "C" __global__ void __launch_bounds__(128)
         next[at] = scale * sum_up(basis, -1.0, ends, k, n, w[at], at);
 }
 
-// x += Σ y_j basis_j.
+// x += sign Σ y_j basis_j.
 extern "C" __global__ void __launch_bounds__(128)
-    add_up(const double* __restrict__ basis, const double* __restrict__ y, double* x, int k, long long n) {
+    add_up(const double* __restrict__ basis, double sign, const double* __restrict__ y, double* x, int k, long long n) {
     for (long long at = blockIdx.x * 128LL + threadIdx.x; at < n; at += gridDim.x * 128LL)
-        x[at] = sum_up(basis, 1.0, y, k, n, x[at], at);
+        x[at] = sum_up(basis, sign, y, k, n, x[at], at);
 }

@@ -29,7 +29,7 @@ from ecsim.grid import Grid
 from ecsim.output.provenance import provenance
 from ecsim.parallel.domain import Domain, connect
 from ecsim.parallel.launch import World, world
-from ecsim.parallel.topology import Topology, arrangements, cost, fits
+from ecsim.parallel.topology import arrangements, cost, fits
 from ecsim.plot.style import COLOURS, figure
 
 STAGES = ("compute", "exchange", "reduce")
@@ -52,9 +52,8 @@ def looped(grid, transport: str = "auto", **options):
     """In place of ecsim.builder.place: one rank that sends to itself."""
     from mpi4py import MPI
 
-    domain, backend = place(grid, **options)
-    transport = connect(World(comm=MPI.COMM_SELF), backend, transport)
-    return Domain(Topology(grid, domain.topology.ranks, (0,)), domain.world, transport, backend), backend
+    _, backend = place(grid, **options)
+    return Domain.looped(grid, connect(World(comm=MPI.COMM_SELF), backend, transport), backend), backend
 
 
 place = builder.place

@@ -4,7 +4,8 @@
     python scripts/check_multi_gpu.py --ranks 2 --timing 'species.ions.particles_per_cell=256' …
 
 First a double Harris sheet in two and three dimensions, both shapes, ten cycles: one GPU, then all ranks through NCCL,
-through the host's memory, and through MPI where that takes device pointers (where it does not, that must be refused).
+with and without graphs, through the host's memory, and through MPI where that takes device pointers (where it does not,
+that must be refused).
 Fields and energies must agree to 1e-11, particles by number exactly. Then bench_scaling on the deck of the main run,
 with the changes of --timing. Exit code 0 if everything agrees. Open MPI as root also wants OMPI_ALLOW_RUN_AS_ROOT=1
 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; --device cpu tries the script itself.
@@ -77,9 +78,11 @@ def check(options) -> bool:
         if isinstance(one, str):
             print(f"FAILED  {name}: one rank: {one}")
             return False
-        for transport in ("auto", "nccl", "host", "cuda-aware"):
-            many = result(options, options.ranks, deck, [*changes, f'mpi.transport="{transport}"'])
-            what = f"{name}, {options.ranks} ranks, transport {transport}"
+        for transport, graphs in (("auto", True), ("nccl", True), ("nccl", False), ("host", True),
+                                  ("cuda-aware", True)):
+            many = result(options, options.ranks, deck, [*changes, f'mpi.transport="{transport}"',
+                                                         f"backend.graphs={str(graphs).lower()}"])
+            what = f"{name}, {options.ranks} ranks, transport {transport}{'' if graphs else ', no graphs'}"
             if isinstance(many, str):
                 refused = "is not to be had" in many or "is for GPUs" in many
                 fine = refused and transport in ("cuda-aware", *(["nccl"] if options.device == "cpu" else []))

@@ -12,7 +12,7 @@ from host_cuda import launch_sizes as host_launch_sizes
 
 from ecsim.backend import BackendError
 from ecsim.backend.cuda import CudaBackend
-from ecsim.backend.cuda.record import Recorder
+from ecsim.backend.cuda.graphs import GraphRecorder
 
 
 class Poisoned:
@@ -52,28 +52,28 @@ class HostCudaBackend(CudaBackend):
     def from_host(self, a):
         return np.asarray(a)
 
-    def page_locked(self, shape):
-        return np.full(shape, np.nan)
+    def page_locked(self, size):
+        return np.full(size, np.nan)
 
-    def send(self, a, to) -> None:
+    def copy_to_host(self, a, to) -> None:
         copy = partial(np.copyto, to, a)
         copy() if self._tape is None else self._tape.append(copy)
 
     def mark(self):
         return lambda: None
 
-    def recorder(self, transport):
-        return HostRecorder(self, transport)
+    def graph_recorder(self, transport):
+        return HostGraphRecorder(self, transport)
 
     def synchronize(self) -> None:
         pass
 
 
-class HostRecorder(Recorder):
+class HostGraphRecorder(GraphRecorder):
     """Puts kernels and copies on a tape in place of a graph."""
 
     def __init__(self, backend, transport) -> None:
-        self.backend, self.traffic, self._recorded = backend, transport.traffic, []
+        self.backend, self.traffic = backend, transport.traffic
 
     def record(self, work):
         tape = self.backend._tape = []

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from cuda_devices import backend_on, fresh_random
-from looped import looped_domain
 
 from ecsim.cycle import advance
 from ecsim.grid import Grid
 from ecsim.massmatrix.stencil import MassMatrix, half_offsets
-from ecsim.parallel.domain import Domain
+from ecsim.parallel.domain import Domain, connect
+from ecsim.parallel.launch import World
+from ecsim.parallel.transport import HostTransport
 from ecsim.particles.species import Species
 from ecsim.plasma import Plasma
 from ecsim.solver.operator import FieldOperator
@@ -21,18 +25,19 @@ ON_A_GPU = [pytest.param(place, *case, marks=pytest.mark.cuda)
             for place in ("cuda-nccl", "cuda-host") for case in CASES]
 
 
-def backend_and_kind(place: str) -> tuple:
-    """A backend and the name of its transport; kernels compiled for the host exchange through MPI."""
-    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+def backend_and_transport(place: str) -> tuple:
+    """A backend and a transport to the same rank; kernels compiled for the host exchange through MPI."""
+    self = pytest.importorskip("mpi4py.MPI", reason="mpi4py is not installed").COMM_SELF
     device, kind = place.split("-")
-    return backend_on(device), kind
+    backend = backend_on(device)
+    return backend, HostTransport(self) if kind == "mpi" else connect(World(comm=self), backend, kind)
 
 
 @pytest.mark.parametrize(("place", "cells", "order", "loops"), [*(("host-mpi", *case) for case in CASES), *ON_A_GPU])
 def test_both_verbs_and_the_product_like_the_periodic_halo(place, cells, order, loops):
-    (backend, kind), rng = backend_and_kind(place), fresh_random()
+    (backend, transport), rng = backend_and_transport(place), fresh_random()
     grid = Grid(cells, tuple(0.3 * n for n in cells), order)
-    domain, whole = looped_domain(grid, backend, loops, kind), Domain.whole(grid)
+    domain, whole = Domain.looped(grid, transport, backend, loops), Domain.whole(grid)
     values = rng.standard_normal((len(half_offsets(grid.d, order)), 9, *whole.block.padded))
     x = rng.standard_normal((3, *cells))
     expected, found = values.copy(), backend.from_host(values)
@@ -66,20 +71,32 @@ def plasma_of(seed: int, backend, domain, graphs: bool) -> Plasma:
 @pytest.mark.parametrize(("place", "cells", "order", "loops"), ON_A_GPU)
 def test_cycles_with_and_without_graphs_and_neighbours(place, cells, order, loops):
     """Ten cycles: bit for bit the same with graphs; to rounding the same without an exchange; energy kept."""
-    (backend, kind), grid = backend_and_kind(place), Grid(cells, tuple(0.3 * n for n in cells), order)
+    (backend, transport), grid = backend_and_transport(place), Grid(cells, tuple(0.3 * n for n in cells), order)
     seed = int(fresh_random().integers(2**31))
-    runs = {}
-    for name, domain, graphs in (("graphs", looped_domain(grid, backend, loops, kind), True),
-                                 ("launches", looped_domain(grid, backend, loops, kind), False),
+    runs, sent = {}, {}
+    for name, domain, graphs in (("graphs", Domain.looped(grid, transport, backend, loops), True),
+                                 ("launches", Domain.looped(grid, transport, backend, loops), False),
                                  ("alone", Domain(Domain.whole(grid).topology, backend=backend), True)):
-        p = plasma_of(seed, backend, domain, graphs)
+        before, p = dict(transport.traffic), plasma_of(seed, backend, domain, graphs)
         first = p.energies()["total"]
         for _ in range(10):
             advance(p)
         assert abs(p.energies()["total"] / first - 1) <= 2e-14, name
-        runs[name] = p
+        runs[name], sent[name] = p, {kind: n - before[kind] for kind, n in transport.traffic.items()}
     E = {name: backend.to_host(p.E) for name, p in runs.items()}
     np.testing.assert_array_equal(E["graphs"], E["launches"])
     assert np.abs(E["graphs"] - E["alone"]).max() <= 1e-11 * np.abs(E["alone"]).max()
-    counts = [p.halo.transport.traffic for p in (runs["graphs"], runs["launches"])]
-    assert counts[0] == counts[1] and counts[0]["messages"] > 100
+    assert sent["graphs"] == sent["launches"] and sent["graphs"]["messages"] > 100 and not any(sent["alone"].values())
+
+
+@pytest.mark.cuda
+def test_graphs_end_before_the_communicator_that_they_use():
+    """It would wait for them for ever; all of them are garbage at the same time."""
+    backend, transport = backend_and_transport("cuda-nccl")
+    p, here = plasma_of(1, backend, Domain.looped(Grid((24, 9), (7.2, 2.7)), transport, backend), True), [None, None]
+    for _ in range(4):
+        advance(p)
+    here[:] = weakref.ref(p), weakref.ref(transport)
+    del p, transport
+    gc.collect()
+    assert here[0]() is None and here[1]() is None

@@ -250,7 +250,8 @@ for path in map(Path, sys.argv[1:]):
         try:
             read(path)
         except OSError as error:
-            assert f"{path} is not a readable time series of ecsim: damaged when its run ended" in str(error), error
+            said = f"{path} is not a readable time series of ecsim: damaged, or its run is just writing"
+            assert said in str(error), error
             print(path.name, flush=True)
         assert time.monotonic() - begun < 5
 """
@@ -291,7 +292,7 @@ def test_a_damaged_file_of_a_killed_run_stops_the_restart(tmp_path, killed):
     EnergyFile(path, species=SPECIES, attributes={}, resume_at=20).close()
     assert len(read_energies(path)["step"]) == 21
     path.write_bytes(killed[:20_000])
-    with pytest.raises(OSError, match="energies.h5 is not .*: damaged when its run ended, .*; move it away to go on"):
+    with pytest.raises(OSError, match="energies.h5 is not .*: damaged, or its .*; move it away to go on"):
         EnergyFile(path, species=SPECIES, attributes={}, resume_at=20)
 
 

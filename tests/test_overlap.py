@@ -118,4 +118,4 @@ def test_a_device_works_while_faces_travel_in_another_stream(kind):
     seen = [line for line in streams.log if line != "aside: begin a face"]
     assert seen == ["main: record", "aside: wait for main", "main: inner nodes", "aside: face 0", "aside: face 1",
                     "aside: record", "main: begin exchange", "main: wait for aside"]
-    assert len(watched) == 2 and len(streams.log) - len(seen) == (0 if kind.unwatched else 2)
+    assert len(watched) == 2 and len(streams.log) - len(seen) == (0 if kind.stream_ordered else 2)

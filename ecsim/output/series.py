@@ -11,6 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -162,7 +163,8 @@ class SeriesFile:
             os.replace(part, self.path)
         except FAULTS as error:
             if file is not None:
-                file.close()
+                with suppress(*FAULTS):
+                    file.close()
             discard(part)
             raise OSError(f"cannot create the time series {self.path}: {reason(error)}") from error
         return file
@@ -217,7 +219,7 @@ def look(path: str | os.PathLike[str], take: Callable[[h5py.File], T]) -> T:
             return _looked(path, take)
         except FAULTS as error:
             if pause is None or not marked:
-                why = f"damaged when its run ended, {reason(error)}" if marked else reason(error)
+                why = f"damaged, or its run is just writing, {reason(error)}" if marked else reason(error)
                 raise OSError(f"{path} is not a readable time series of ecsim: {why}") from error
         time.sleep(pause)
     raise AssertionError("the last attempt returns or raises")

@@ -33,6 +33,11 @@ class Domain:
         """The domain of a process that owns the whole box."""
         return cls(Topology(grid, (1,) * grid.d))
 
+    @classmethod
+    def looped(cls, grid: Grid, transport, backend=None, loops: tuple[int, ...] = (0,)) -> Domain:
+        """The whole box on one rank that sends to itself along some dimensions: to test an exchange, and to time it."""
+        return cls(Topology(grid, (1,) * grid.d, loops), None, transport, backend)
+
     def spread(self, local: np.ndarray) -> Spread:
         """Owned host values (..., *cells) of every rank as one array of the whole grid."""
         return Spread(local, self.topology, self.world.comm)

@@ -21,18 +21,16 @@ class Transport(Protocol):
     """What ranks can do with arrays of the module ``xp`` (numpy or cupy).
 
     pieces : into how many pieces work beside an exchange is best cut.
-    unwatched : whether the host waits for nothing in an exchange or sum.
+    stream_ordered : whether the host waits for nothing in an exchange or sum.
     traffic : messages and bytes that this rank has sent to neighbours, and reductions.
-    recorders : of graphs that exchanges and sums are part of, where ``unwatched``.
     """
 
     name: str
     rank: int
     size: int
     pieces: int
-    unwatched: bool
+    stream_ordered: bool
     traffic: dict[str, int]
-    recorders: list
     xp: Any
 
     def exchange(self, neighbours: tuple[int, int], to_low, to_high, from_low, from_high) -> None:
@@ -64,12 +62,11 @@ class Alone:
     """The transport of one rank: there is nobody to talk to."""
 
     name = "none"
-    rank, size, comm, pieces, unwatched = 0, 1, None, 1, True
+    rank, size, comm, pieces, stream_ordered = 0, 1, None, 1, True
     xp = np
 
     def __init__(self) -> None:
         self.traffic: dict[str, int] = {}
-        self.recorders: list = []
 
     def exchange(self, *arguments) -> Any:
         """Never called: no dimension is cut."""
@@ -100,14 +97,13 @@ class HostTransport:
     """
 
     name = "host"
-    pieces, unwatched = 4, False
+    pieces, stream_ordered = 4, False
     xp: Any = np
 
     def __init__(self, comm, timer=None) -> None:
         self.comm, self.timer = comm, timer
         self.rank, self.size = comm.rank, comm.size
         self.traffic = {"messages": 0, "bytes": 0, "reductions": 0}
-        self.recorders: list = []
         self._pending: list = []
         self._done, self._wait = _waiting()
 

@@ -33,7 +33,7 @@ class DeviceTransport(HostTransport):
         self._quiet = False
 
     def phase(self, name: str):
-        """The timer's phase, where there is a timer and the exchange is not one that runs unwatched."""
+        """The timer's phase, where there is a timer and the exchange is not one that runs stream_ordered."""
         return nullcontext() if self._quiet else super().phase(name)
 
     def start(self, neighbours, to_low, to_high, from_low, from_high) -> Any:
@@ -51,12 +51,14 @@ class DeviceTransport(HostTransport):
         self._aside.wait_event(stream.record())
         for work in meanwhile:
             work()
-        self._quiet = self.unwatched
-        with self._aside:
-            for _ in passing:
-                pass
-            passed = self._aside.record()
-        self._quiet = False
+        self._quiet = self.stream_ordered
+        try:
+            with self._aside:
+                for _ in passing:
+                    pass
+                passed = self._aside.record()
+        finally:
+            self._quiet = False
         with self.phase("exchange"):
             stream.wait_event(passed)
 
@@ -118,21 +120,16 @@ class NcclTransport(DeviceTransport):
     """NCCL, in the order of the current stream: the host waits for nothing.
 
     All ranks call it in one order, whatever the streams: an exchange aside ends before the next sum begins.
-    A communicator waits for ever for graphs that it is part of; so they end first.
     """
 
     name = "nccl"
-    unwatched = True
+    stream_ordered = True
 
     def __init__(self, comm, timer, xp) -> None:
         super().__init__(comm, timer, xp)
         self.nccl = nccl_of(xp)
         identifier = comm.bcast(self.nccl.get_unique_id() if comm.rank == 0 else None, root=0)
         self.peers = self.nccl.NcclCommunicator(comm.size, identifier, comm.rank)
-
-    def __del__(self) -> None:
-        for recorder in getattr(self, "recorders", ()):
-            recorder.forget()
 
     def exchange(self, neighbours, to_low, to_high, from_low, from_high) -> None:
         """See Transport. Messages between two ranks match in their order: what goes to low comes from high."""

@@ -50,9 +50,9 @@ class PlainKrylov:
     ahead = False
 
     @staticmethod
-    def columns(most: int) -> np.ndarray:
-        """Room on the host for the coefficients of so many steps, (most, most + 1)."""
-        return np.zeros((most, most + 1))
+    def column(most: int) -> np.ndarray:
+        """Room on the host for the coefficients of one of so many steps, (most + 1,)."""
+        return np.zeros(most + 1)
 
     @staticmethod
     def mark() -> Callable[[], None]:
@@ -79,9 +79,9 @@ class PlainKrylov:
     def close(basis, first, ends, w, out, column):
         """The end of an orthogonalisation: ``out`` = (w − ends[:k] · basis) / norm; ``w`` is used up.
 
-        first, ends : sums over all ranks of what ``dots`` and ``project_out`` gave.  column : a part of what
-        ``columns`` gave, which receives the coefficients (k + 1,): first + ends[:k] and the norm. By Pythagoras, since
-        what is taken off here is small, the norm needs no further sum.
+        first, ends : sums over all ranks of what ``dots`` and ``project_out`` gave.  column : receives the coefficients
+        (k + 1,), first + ends[:k] and the norm. By Pythagoras, since what is taken off here is small, the norm needs no
+        further sum.
         """
         second = ends[:-1]
         norm = math.sqrt(max(ends[-1] - second @ second, 0.0))
@@ -114,16 +114,11 @@ class Gmres:
         self.reduce, self.record = reduce, record
         self.krylov = krylov or PlainKrylov
         self._basis, self._w = xp.empty((restart + 1, size)), xp.empty(size)
-        self._columns = self.krylov.columns(restart)
+        self._column = self.krylov.column(restart)
         self._orthogonalised = record(self._orthogonalise)
         self._operator: Any = None
         self._shape: tuple[int, ...] = ()
-        self._multiplied = record(self._multiply)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the Krylov vectors."""
-        return self._basis.nbytes + self._w.nbytes
+        self._multiplied: Callable[[int], None] = self._multiply
 
     def _apply(self, v):
         """The operator on a flat vector; what is returned lasts until the next call."""
@@ -192,7 +187,7 @@ class Gmres:
             if begun:
                 self._multiplied(k + 1)
             arrived()
-            column = self._columns[k - 1, : k + 1].copy()
+            column = self._column[: k + 1].copy()
             raw[: k + 1, k - 1] = column
             if not np.isfinite(column).all():
                 raise SolverError(f"the Krylov vector {k} is not finite")
@@ -212,12 +207,12 @@ class Gmres:
         """Make the product orthogonal to the first k basis vectors and store it as number k.
 
         Two reductions. All sums stay on the device; the coefficients, (k + 1,), which the convergence test needs, go to
-        ``_columns[k - 1]``.
+        ``_column``.
         """
         v, krylov, w = self._basis[:k], self.krylov, self._w
         first = self.reduce(krylov.dots(v, w))
         ends = self.reduce(krylov.project_out(v, first, w))
-        krylov.close(v, first, ends, w, self._basis[k], self._columns[k - 1, : k + 1])
+        krylov.close(v, first, ends, w, self._basis[k], self._column[: k + 1])
 
     @staticmethod
     def _rotate(column: np.ndarray, rotations: list[tuple[float, float]], g: np.ndarray, k: int) -> None:

@@ -125,9 +125,9 @@ class Krylov:
         self.threads = threads
 
     @staticmethod
-    def columns(most: int) -> np.ndarray:
-        """Room for the coefficients of so many steps, (most, most + 1)."""
-        return np.zeros((most, most + 1))
+    def column(most: int) -> np.ndarray:
+        """Room for the coefficients of one of so many steps, (most + 1,)."""
+        return np.zeros(most + 1)
 
     @staticmethod
     def mark() -> Callable[[], None]:

@@ -83,10 +83,10 @@ def put(typingctx, array, index, x):
 
 
 @intrinsic
-def put_past_caches(typingctx, array, index, x):
+def put_nontemporal(typingctx, array, index, x):
     """As ``put``, straight to memory and without reading it first; the place must be a multiple of eight items.
 
-    For a real array much larger than the caches. Other threads see it after ``all_put``.
+    For a real array much larger than the caches. Other threads see it after ``fence``.
     """
 
     def generate(context, builder, signature, args):
@@ -102,7 +102,7 @@ def put_past_caches(typingctx, array, index, x):
 
 
 @intrinsic
-def all_put(typingctx):
+def fence(typingctx):
     """Wait until all that was put has reached memory."""
 
     def generate(context, builder, signature, args):

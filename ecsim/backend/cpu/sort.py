@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ecsim.backend.cpu.compilation import inline, kernel
 from ecsim.backend.cpu.lanes import WIDTH
-from ecsim.backend.cpu.memory import all_put, borrow, get_item, get_visited, put_item, put_past_caches
+from ecsim.backend.cpu.memory import borrow, fence, get_item, get_visited, put_item, put_nontemporal
 
 
 @kernel
@@ -135,7 +135,7 @@ def gather(begin, end, source, order, target):
 
 
 @kernel
-def gather_past_caches(begin, end, source, order, target, aligned):
+def gather_nontemporal(begin, end, source, order, target, aligned):
     """As ``gather`` for real arrays much larger than the caches; items aligned, aligned + 8, … of target begin a line.
 
     What is written is not read before: a memory access in three is saved.
@@ -146,7 +146,7 @@ def gather_past_caches(begin, end, source, order, target, aligned):
     for j in range(begin, first):
         put_item(target, j, get_item(source, get_item(order, j)))
     for j in range(first, last, WIDTH):
-        put_past_caches(target, j, get_visited(source, order, j, WIDTH))
+        put_nontemporal(target, j, get_visited(source, order, j, WIDTH))
     for j in range(last, end):
         put_item(target, j, get_item(source, get_item(order, j)))
-    all_put()
+    fence()

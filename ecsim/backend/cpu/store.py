@@ -246,7 +246,7 @@ class ParticleStore:
         ranges = self._threads.ranges(len(order))
         if target.dtype.kind == "f" and target.nbytes >= LARGE:
             aligned = -target.ctypes.data // target.itemsize % WIDTH
-            self._threads.run(sort.gather_past_caches, [(*r, source, order, target, aligned) for r in ranges])
+            self._threads.run(sort.gather_nontemporal, [(*r, source, order, target, aligned) for r in ranges])
         else:
             self._threads.run(sort.gather, [(*r, source, order, target) for r in ranges])
         return target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -25,8 +24,8 @@ from ecsim.backend.cuda.fields import (
     curl_curl_blocks,
     multiply,
 )
+from ecsim.backend.cuda.graphs import GraphRecorder
 from ecsim.backend.cuda.move import Outbox
-from ecsim.backend.cuda.record import Recorder
 from ecsim.backend.cuda.store import CudaParticleStore
 from ecsim.timing import Timer
 
@@ -231,15 +230,13 @@ class CudaBackend:
         """A numpy array as one on the device."""
         return self.xp.asarray(a)
 
-    def page_locked(self, shape: tuple[int, ...]) -> np.ndarray:
+    def page_locked(self, size: int) -> np.ndarray:
         """Zeros on the host, float64, where the device can write beside other work."""
-        size = math.prod(shape)
-        memory = self.xp.cuda.alloc_pinned_memory(8 * size)
-        array = np.frombuffer(memory, np.float64, size).reshape(shape)
+        array = np.frombuffer(self.xp.cuda.alloc_pinned_memory(8 * size), np.float64, size)
         array[...] = 0.0
         return array
 
-    def send(self, a, to: np.ndarray) -> None:
+    def copy_to_host(self, a, to: np.ndarray) -> None:
         """Begin to copy a few numbers into contiguous page-locked memory; a `mark` made afterwards waits for them."""
         runtime = self.xp.cuda.runtime     # CuPy's own copy refuses to be recorded
         runtime.memcpyAsync(to.ctypes.data, a.data.ptr, a.nbytes, runtime.memcpyDeviceToHost,
@@ -251,9 +248,9 @@ class CudaBackend:
         event.record()
         return event.synchronize
 
-    def recorder(self, transport) -> Recorder:
+    def graph_recorder(self, transport) -> GraphRecorder:
         """What makes work of the device, exchanges of ``transport`` included, replay itself."""
-        return Recorder(self, transport)
+        return GraphRecorder(self, transport)
 
     def synchronize(self) -> None:
         """Wait until the device has done all that it was given."""

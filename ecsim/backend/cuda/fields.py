@@ -116,16 +116,13 @@ class Krylov:
         self._partial = backend.xp.empty(2 * MOST_PARTS)
         self._arrived = backend.xp.zeros(1, np.uint32)
 
-    def columns(self, most: int) -> np.ndarray:
-        """Room on the host for the coefficients of so many steps, (most, most + 1)."""
-        return self.backend.page_locked((most, most + 1))
+    def column(self, most: int) -> np.ndarray:
+        """Room on the host for the coefficients of one of so many steps, (most + 1,)."""
+        return self.backend.page_locked(most + 1)
 
     def dots(self, basis, w):
         """basis (k, n), w (n,) -> basis @ w (k,), on the device."""
-        out = self.backend.xp.empty(len(basis) + 1)
-        for first in range(0, len(basis), MOST_VECTORS):
-            self._project(basis[first:first + MOST_VECTORS], None, w, out[first:])
-        return out[:-1]
+        return self._products(basis, w)[:-1]
 
     def squares(self, *vectors):
         """w · w of each of some vectors (n,), on the device."""
@@ -136,13 +133,11 @@ class Krylov:
 
     def project_out(self, basis, h, w):
         """w −= h @ basis in place; returns (k + 1,) on the device: basis @ w of the new w, then w · w."""
+        if len(basis) > MOST_VECTORS:
+            self._add(basis, -1.0, h, w)
+            return self._products(basis, w)
         out = self.backend.xp.empty(len(basis) + 1)
-        if len(basis) <= MOST_VECTORS:
-            self._project(basis, h, w, out)
-            return out
-        self._add(basis, -h, w)
-        out[:-1] = self.dots(basis, w)
-        out[-1:] = self.squares(w)
+        self._project(basis, h, w, out)
         return out
 
     def close(self, basis, first, ends, w, out, column) -> None:
@@ -153,14 +148,21 @@ class Krylov:
         k, n = basis.shape
         found = self.backend.xp.empty(k + 1)
         self._vectors("close_step", basis, first, ends, w, k, n, out, found)
-        self.backend.send(found, column)
+        self.backend.copy_to_host(found, column)
 
     def add(self, basis, y, x) -> None:
         """``x += y · basis`` in place; y on the host."""
-        self._add(basis, self.backend.from_host(y), x)
+        self._add(basis, 1.0, self.backend.from_host(y), x)
 
-    def _add(self, basis, y, x) -> None:
-        self._vectors("add_up", basis, y, x, *basis.shape)
+    def _add(self, basis, sign: float, y, x) -> None:
+        self._vectors("add_up", basis, sign, y, x, *basis.shape)
+
+    def _products(self, basis, w):
+        """basis @ w, then w · w, (k + 1,)."""
+        out = self.backend.xp.empty(len(basis) + 1)
+        for first in range(0, len(basis), MOST_VECTORS):
+            self._project(basis[first:first + MOST_VECTORS], None, w, out[first:])
+        return out
 
     def _vectors(self, name: str, basis, *arguments) -> None:
         self.backend.launch("fields_krylov.cu", name, (-(-basis.shape[1] // ELEMENTS_PER_BLOCK), 1), 128,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Recorder:
+class GraphRecorder:
     """Makes functions record what they give the device to do.
 
     Such a function takes whole numbers and returns nothing. Its work depends on them alone, is the device's alone, and
@@ -13,25 +13,17 @@ class Recorder:
     a recorder: they are replayed in one stream, one after the other. Exchanges and sums of the transport may be part of
     it; its ``traffic`` counts them again at every replay.
 
-    backend : its timer and CuPy.  transport : may have to `forget` the graphs before it ends.
+    backend : its timer, which is to be exact on all ranks or on none, and CuPy.  transport : of the exchanges.
     """
 
     def __init__(self, backend, transport) -> None:
         self.backend, self.traffic = backend, transport.traffic
-        transport.recorders.append(self)
         self._stream = backend.xp.cuda.Stream(non_blocking=True)
-        self._recorded: list[Recorded] = []
         self._kept: list = []
 
-    def __call__(self, function: Callable[..., None]) -> Recorded:
+    def __call__(self, function: Callable[..., None]) -> RecordedFunction:
         """The function, recording."""
-        self._recorded.append(Recorded(self, function))
-        return self._recorded[-1]
-
-    def forget(self) -> None:
-        """Let go of all graphs."""
-        for recorded in self._recorded:
-            recorded.graphs.clear()
+        return RecordedFunction(self, function)
 
     def record(self, work: Callable[[], None]):
         """A graph of what ``work`` gives the device to do; nothing of it is done."""
@@ -56,15 +48,20 @@ class Recorder:
             return self._stream.end_capture()
 
 
-class Recorded:
+class RecordedFunction:
     """A function that is run the first time, which compiles and connects, recorded the second time, then replayed.
 
-    While the timer is exact, which it is between the phases inside a function too, it is run.
+    While the timer is exact, which it is between the phases inside a function too, it is run. A communicator of NCCL
+    waits for ever for graphs that it is part of: they end first, also where all of this ends in one collection of
+    garbage.
     """
 
-    def __init__(self, recorder: Recorder, function: Callable[..., None]) -> None:
+    def __init__(self, recorder: GraphRecorder, function: Callable[..., None]) -> None:
         self.recorder, self.function = recorder, function
         self.graphs: dict = {}
+
+    def __del__(self) -> None:
+        self.graphs.clear()
 
     def __call__(self, *key: int) -> None:
         """Do its work."""
@@ -80,9 +77,11 @@ class Recorded:
         traffic = self.recorder.traffic
         if self.graphs[key] is None:
             before = dict(traffic)
-            graph = self.recorder.record(lambda: self.function(*key))
-            self.graphs[key] = graph, {name: n - before[name] for name, n in traffic.items()}
-            traffic.update(before)
+            try:
+                graph = self.recorder.record(lambda: self.function(*key))
+                self.graphs[key] = graph, {name: n - before[name] for name, n in traffic.items()}
+            finally:
+                traffic.update(before)
         graph, counts = self.graphs[key]
         for name, n in counts.items():
             traffic[name] += n
