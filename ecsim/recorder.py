@@ -16,7 +16,7 @@ from ecsim.diagnostics.base import Diagnostic, SeriesDiagnostic, Setting
 from ecsim.diagnostics.conservation import divergence_B, gauss_residual
 from ecsim.diagnostics.sample import Sample
 from ecsim.output.energies import EnergyFile, check_energies
-from ecsim.output.rundir import ENERGIES
+from ecsim.output.rundir import ENERGIES, RunDirectoryError
 from ecsim.output.timings import write_timings
 from ecsim.plasma import Plasma
 
@@ -145,14 +145,17 @@ class Recorder:
 def check_earlier(directory: Path, species: Sequence[str], entries: Sequence[tuple[str, Any]]) -> None:
     """Look whether a run can go on with the time series that are in a directory; nothing is changed.
 
-    species : their names.  entries : as of `Recorder`. Raises OSError if a file is damaged, ValueError or
-    RunDirectoryError if it holds something else.
+    species : their names.  entries : as of `Recorder`. Raises OSError if a file is damaged, RunDirectoryError if it
+    holds something else.
     """
-    check_energies(directory / ENERGIES, species)
-    for kind, params in entries:
-        diagnostic = registry()[kind].Diagnostic
-        if issubclass(diagnostic, SeriesDiagnostic):
-            diagnostic.check_earlier(directory, params, kind)
+    try:
+        check_energies(directory / ENERGIES, species)
+        for kind, params in entries:
+            diagnostic = registry()[kind].Diagnostic
+            if issubclass(diagnostic, SeriesDiagnostic):
+                diagnostic.check_earlier(directory, params, kind)
+    except ValueError as error:
+        raise RunDirectoryError(str(error)) from error
 
 
 def _due(step: int, interval: int) -> bool:

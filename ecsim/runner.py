@@ -50,6 +50,8 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
         kept = f"what was written is kept in {directory}"
         simulation = _start(deck, directory, quiet, restart, stop)
         try:
+            if simulation.plasma.halo.max(float(stop.signal is not None)):     # its exception may have been lost
+                raise KeyboardInterrupt
             seconds = time.perf_counter() - started
             if not quiet:
                 plasma = simulation.plasma
@@ -58,9 +60,9 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
                 print(_origin(simulation), end="", flush=True)
             advance(simulation, deck, quiet, kept, None if max_minutes is None else max_minutes - seconds / 60)
         except KeyboardInterrupt:
-            begun = simulation.abandon()
-            raise CommandError(f"interrupted after step {simulation.plasma.step}; {kept}" if begun else NOT_BEGUN,
-                               INTERRUPTED) from None
+            if simulation.abandon():
+                raise CommandError(f"interrupted after step {simulation.plasma.step}; {kept}", INTERRUPTED) from None
+            raise CommandError(NOT_BEGUN, stop.code) from None
         step, last = simulation.plasma.step, deck.time.n_steps
         if step < last:
             by_hand = simulation.plasma.halo.max(float(stop.signal == signal.SIGINT)) > 0
@@ -99,7 +101,7 @@ def _start(deck: Deck, directory: str, quiet: bool, restart: str | None, stop: S
     except (FloatingPointError, OSError, MemoryError) as error:
         raise CommandError(reason(error), FAILED) from None
     except KeyboardInterrupt:
-        raise CommandError(NOT_BEGUN, STOPPED if stop.signal == signal.SIGTERM else INTERRUPTED) from None
+        raise CommandError(NOT_BEGUN, stop.code) from None
 
 
 def _origin(simulation: Simulation) -> str:
@@ -120,6 +122,11 @@ class Stop:
     def __init__(self) -> None:
         self.plasma: Plasma | None = None
         self.signal: int | None = None
+
+    @property
+    def code(self) -> int:
+        """Exit code of a start that it ended."""
+        return STOPPED if self.signal == signal.SIGTERM else INTERRUPTED
 
     def __call__(self, number: int, *ignored: object) -> None:
         first, self.signal = self.signal is None, self.signal or number

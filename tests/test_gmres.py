@@ -85,6 +85,12 @@ def test_failures_raise():
         Gmres(np, len(b)).solve(partial(np.multiply, 1.0), b * np.inf)
 
 
+@pytest.mark.parametrize("matrix", [np.zeros((2, 2)), np.array([[0.0, 1.0], [0.0, 0.0]])])
+def test_a_singular_operator_is_told(matrix):
+    with pytest.raises(SolverError, match="the operator is singular"):
+        Gmres(np, 2).solve(partial(np.matmul, matrix), np.array([1.0, 0.0]))
+
+
 def test_shapes_and_reduction_are_respected():
     a, b = problem(n=60)
     calls = []

@@ -228,6 +228,29 @@ def test_a_file_that_is_cut_short_is_told_at_once(tmp_path, length):
         EnergyFile(path, species=SPECIES, attributes={}, resume_at=20)
 
 
+def resized(column: str, rows: int):
+    return lambda file: file[column].resize(rows, axis=0)
+
+
+@pytest.mark.parametrize("change", [
+    lambda file: file.create_group("step"), lambda file: file.create_dataset("step", data=3.0),
+    lambda file: file.create_dataset("step", data=h5py.Empty("f8")), resized("time", 3), resized("step", 40)],
+    ids=["a group", "one number", "nothing", "a short column", "too many steps"])
+def test_what_only_looks_like_a_time_series_is_refused(tmp_path, change):
+    path = tmp_path / "energies.h5"
+    with EnergyFile(path, species=SPECIES, attributes={}) as energies:
+        for step in range(5):
+            energies.append(row(step))
+    with h5py.File(path, "a") as file:
+        try:
+            change(file)
+        except ValueError:
+            del file["step"]
+            change(file)
+    with pytest.raises(OSError, match="energies.h5 is not a readable time series of ecsim"):
+        read_energies(path)
+
+
 KILLED = """
 import os, sys
 sys.path.insert(0, {tests!r})

@@ -75,6 +75,26 @@ def test_two_interrupts_before_the_end_of_the_first_cycle_leave_nothing(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 4), (signal.SIGINT, 130)])
+def test_a_signal_of_which_the_exception_is_lost_ends_the_start_all_the_same(tmp_path, monkeypatch, capsys, number,
+                                                                             code):
+    """Python drops what is raised in a callback, as those of the compiler are."""
+    make = Simulation.from_deck
+
+    def interrupted(*arguments, **more):
+        try:
+            os.kill(os.getpid(), number)
+            signal.pthread_sigmask(signal.SIG_BLOCK, [])      # the handler has run by now
+        except KeyboardInterrupt:
+            pass
+        return make(*arguments, **more)
+
+    monkeypatch.setattr(Simulation, "from_deck", interrupted)
+    assert main(["run", "thermal", *SMALL, "-o", str(tmp_path / "run"), "--quiet"]) == code
+    assert "stopped before the first cycle, as asked" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_stopped_start_keeps_an_earlier_run(tmp_path):
     run = ["run", "thermal", *SMALL, "-o", str(tmp_path), "--set", "checkpoint.every=2", "--quiet"]
     assert main([*run, "--steps", "4"]) == 0

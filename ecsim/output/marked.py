@@ -59,6 +59,8 @@ class Unmarked(io.RawIOBase):
     def readinto(self, buffer) -> int:
         """Fill a buffer from here; raises OSError where the file is too short by now, or a heap damaged."""
         view, done = memoryview(buffer).cast("B"), 0
+        if self._place >= self._end:
+            raise OSError("it refers to what lies behind its end")
         while done < len(view):
             got = os.preadv(self._handle, [view[done:]], self._place + done)
             if not got:

@@ -217,7 +217,7 @@ def look(path: str | os.PathLike[str], take: Callable[[h5py.File], T]) -> T:
         marked = has_writer(path)
         try:
             return _looked(path, take)
-        except FAULTS as error:
+        except (*FAULTS, AttributeError, IndexError, OverflowError, TypeError) as error:   # of a file of another kind
             if pause is None or not marked:
                 why = f"damaged, or its run is just writing, {reason(error)}" if marked else reason(error)
                 raise OSError(f"{path} is not a readable time series of ecsim: {why}") from error
@@ -258,6 +258,9 @@ def read_series(path: str | os.PathLike[str], columns: Sequence[str] | None = No
     def take(file: h5py.File) -> dict[str, Any]:
         rows = file["step"].shape[0]
         names = columns_of(file) if columns is None else columns
+        short = [name for name in names if len(file[name]) < rows]
+        if short:
+            raise OSError(f"{', '.join(short)} with fewer rows than step")
         table: dict[str, Any] = {name: file[name][:rows] for name in names}
         table["attributes"] = {key: plain(value) for key, value in file.attrs.items()}
         axes = [(name, file[AXES][name]) for name in (file[AXES] if AXES in file else ())]

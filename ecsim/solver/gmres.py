@@ -196,7 +196,10 @@ class Gmres:
             breakdown = raw[k, k - 1] <= EPS * np.linalg.norm(raw[: k + 1, k - 1])
             if abs(g[k]) <= target or breakdown:
                 break
-        krylov.add(basis[:k], np.linalg.solve(h[:k, :k], g[:k]), x)
+        try:
+            krylov.add(basis[:k], np.linalg.solve(h[:k, :k], g[:k]), x)
+        except np.linalg.LinAlgError:
+            raise SolverError(f"GMRES broke down after {k} steps: the operator is singular") from None
         return k, float(np.linalg.norm(raw[: k + 1, :k], 2))
 
     def _multiply(self, k: int) -> None:
