@@ -15,6 +15,7 @@ from ecsim.output.rundir import RunDirectoryError
 from ecsim.output.series import read_series
 from ecsim.output.snapshots import list_snapshots, read_fields
 from ecsim.simulation import Simulation
+from ecsim.solver.gmres import SolverError
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,21 @@ def test_snapshots_hold_the_fields(full):
     assert last["T_ions"].quantity == "temperature" and last["JE"].values.any()
     assert [last[name].time_offset for name in ("E", "J", "T_ions")] == [0.0, -0.1, -0.1]
     assert [mesh.time_offset for mesh in read_fields(paths[0]).meshes.values()] == [0.0] * len(last)
+
+
+def test_dissipation_is_that_of_its_own_file(full):
+    """J·(E + u_e×B) at nodes; E is the E^{n−1+θ} that does the work on J, and E⁰ before the first cycle."""
+    simulation, directory = full
+    paths = list_snapshots(directory, "fields")
+    for path, E in ((paths[0], None), (paths[-1], simulation.E_theta)):
+        found = {name: mesh.values for name, mesh in read_fields(path).meshes.items()}
+        B = found["B"]
+        for axis in (1, 2):
+            B = 0.5 * (B + np.roll(B, 1, axis))
+        moving = found["J_electrons"] / found["rho_electrons"]
+        expected = np.sum(found["J"] * ((found["E"] if E is None else E) + np.cross(moving, B, axis=0)), axis=0)
+        assert np.abs(expected).max() > 1e-4
+        np.testing.assert_allclose(found["JE"], expected, rtol=0, atol=1e-12 * np.abs(expected).max())
 
 
 def test_a_part_of_the_grid_with_a_stride(full):
@@ -109,6 +125,39 @@ def test_histogram_counts_every_particle(full):
     np.testing.assert_allclose(table["f"][-1].sum() * 1.2 + table["outside"][-1], -electrons.q.sum(), rtol=1e-12)
 
 
+def test_histogram_and_tracers_of_a_few(tmp_path):
+    """A histogram of a box has the particles of that box at the time of v; tracers of a list those of the list."""
+    region, edges = [0.2, 0.61, 0.13, 0.6], [np.linspace(-0.6, 1, 5), np.linspace(0, 1.2, 4)]
+    entries = [{"kind": "histogram", "every": 1, "species": "electrons", "axes": ["vz", "speed"], "low": [-0.6, 0],
+                "high": [1, 1.2], "bins": [4, 3], "region": region},
+               {"kind": "tracers", "every": 1, "species": "ions", "ids": [50, 3, 99999, 7]}]
+    simulation = Simulation.from_deck({**DECK, "diagnostic": entries}, output=tmp_path)
+
+    def seen():
+        """x at the time of v, v and numbers of both species."""
+        half = 0.1 if simulation.plasma.step else 0.0
+        return [((s.x + half * s.v[:, :2]) % [0.9, 0.7], s.v, s.id) for s in simulation.species]
+
+    one, rows = -simulation.species[1].q[0], [seen()]
+    for _ in range(3):
+        simulation.step()
+        rows.append(seen())
+    simulation.close()
+    histogram, tracers = series(tmp_path, "histogram"), series(tmp_path, "tracers")
+    assert tracers["axes"]["id"].tolist() == [3, 7, 50]
+    for row, (ions, electrons) in enumerate(rows):
+        x, v, _ = electrons
+        chosen = ((x >= region[::2]) & (x < region[1::2])).all(axis=1)
+        expected, _, _ = np.histogram2d(v[chosen, 2], np.linalg.norm(v[chosen], axis=1), edges)
+        assert 20 < expected.sum() < chosen.sum() < len(chosen) / 2
+        np.testing.assert_allclose(histogram["f"][row] * (0.4 * 0.4) / one, expected, atol=1e-9)
+        assert histogram["outside"][row] / one == pytest.approx(chosen.sum() - expected.sum())
+        x, v, numbers = ions
+        place = [np.flatnonzero(numbers == number)[0] for number in (3, 7, 50)]
+        np.testing.assert_array_equal(tracers["v"][row], v[place])
+        np.testing.assert_allclose(tracers["x"][row], x[place], atol=1e-14)
+
+
 def test_tracers_follow_the_same_particles(full):
     simulation, directory = full
     table = series(directory, "tracers")
@@ -131,6 +180,51 @@ def test_health_and_temperature(full):
     assert table["skipping"][-1][1] == pytest.approx((cells > 1).any(axis=1).mean(), rel=1e-14)
     random = ((electrons.v - electrons.v.mean(axis=0)) ** 2).sum(axis=1).mean() / 3 / 25
     assert table["temperature"][-1][1] == pytest.approx(random, rel=1e-12)
+
+
+def test_temperatures_of_every_row_are_those_of_the_particles(full):
+    """So that their drift is one of the plasma: m ⟨(v − ⟨v⟩)²⟩/3 of each file of particles."""
+    _, directory = full
+    table = series(directory, "health")
+    assert table["axes"]["species"].tolist() == [b"ions", b"electrons"] and len(table["step"]) == 4
+    for path, row in zip(list_snapshots(directory, "particles"), table["temperature"], strict=True):
+        for found, temperature in zip((read_particles(path)[name] for name in ("ions", "electrons")), row, strict=True):
+            random = found["v"] - found["v"].mean(axis=1, keepdims=True)
+            assert temperature == pytest.approx(found["mass"] * (random**2).sum(axis=0).mean() / 3, rel=1e-12)
+    assert (np.abs(np.diff(table["temperature"], axis=0)) > 1e-9).all()
+
+
+def test_fields_that_are_not_finite_are_counted(tmp_path):
+    simulation = Simulation.from_deck({**DECK, "diagnostic": [EVERYTHING[-1]]}, output=tmp_path)
+    simulation.step(2)
+    health, sample, p = simulation.recorder.diagnostics[0], simulation.recorder.sample, simulation.plasma
+    assert health.row(sample)["not_finite"] == 0
+    p.E[p.owned][1, 2, 3] = p.E[p.owned][2, 0, 0] = np.nan
+    p.B[p.owned][0, 1, 1] = np.inf
+    assert health.row(sample)["not_finite"] == 3
+    simulation.close()
+
+
+@pytest.mark.parametrize("when, error, text", [
+    ("before the cycle", SolverError, "cycle 3 .*the right-hand side of the field solve is not finite"),
+    ("after the solve", FloatingPointError, "species 'electrons' has a position or velocity that is not finite"),
+])
+def test_a_velocity_that_is_not_a_number_stops_the_run(tmp_path, when, error, text):
+    """In the cycle in which it arises or the next; nothing of that cycle is written."""
+    simulation = Simulation.from_deck({**DECK, "diagnostic": [EVERYTHING[-1]]}, output=tmp_path)
+    simulation.step(2)
+
+    def plant(p):
+        dict(p.species[1].store.columns())["v1"][4] = np.nan
+
+    if when == "after the solve":
+        simulation.recorder.inspect = plant
+    else:
+        plant(simulation.plasma)
+    with pytest.raises(error, match=text):
+        simulation.run()
+    assert series(tmp_path, "health")["step"].tolist() == [0, 2]
+    assert read_energies(tmp_path)["step"].tolist() == [0, 1, 2]
 
 
 def test_a_restart_continues_every_file(tmp_path, full):

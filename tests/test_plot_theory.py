@@ -140,19 +140,19 @@ def test_a_spectrum_leaves_out_what_has_no_power(tmp_path):
 
 
 def test_the_rate_of_reconnection_holds_to_the_ends(tmp_path):
-    """A steady rate is drawn as such over the whole history, gaps left out."""
+    """A steady rate is drawn as such over the whole history, gaps left out, in both normalisations of each sheet."""
     synthetic_runs.start(tmp_path, "double_harris")
     time, both = np.linspace(0.0, 480.0, 97), np.ones((97, 2))
-    inflow = 0.0195 * both
+    inflow, density = [0.03, 0.024] * both, [0.25, 0.64] * both
     inflow[3] = np.nan
     synthetic_runs.write_series(tmp_path / "diagnostics" / "reconnection.h5", "reconnection", {
         "time": time, "flux": 0.1 * 0.0195**2 * time[:, None] * both, "JE_x_point": 0 * both, "B_inflow": inflow,
-        "n_inflow": both}, {"sheet": np.arange(2)})
+        "n_inflow": density}, {"sheet": np.arange(2)})
     rate = drawn(reconnection, Run(tmp_path)).axes[1]
     shown = [line for line in rate.lines if len(line.get_xdata()) > 2]
-    assert len(shown) == 4
-    for line in shown:
-        np.testing.assert_allclose(line.get_ydata(), 0.1, rtol=1e-12)
+    measured = [0.1 * 0.0195**2 * root / B**2 for B, root in ((0.03, 0.5), (0.024, 0.8))]
+    for line, expected in zip(shown, (0.1, measured[0], 0.1, measured[1]), strict=True):
+        np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-12)
         assert line.get_xdata()[[0, -1]] == pytest.approx([20.0, 460.0])
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ecsim.output.series import read_series
+from ecsim.output.snapshots import list_snapshots, read_fields
 from ecsim.plot.reconnection import history
 from ecsim.plot.source import Run
 from ecsim.simulation import Simulation
@@ -16,7 +17,9 @@ DECK = {
     "species": [{"name": "ions", "charge_to_mass": 1.0, "particles_per_cell": 16},
                 {"name": "electrons", "charge_to_mass": -16.0, "particles_per_cell": 16}],
     "backend": {"device": "cpu", "threads": 1}, "output": {"fields_every": 2},
-    "diagnostic": [{"kind": "reconnection", "every": 2}],
+    "diagnostic": [{"kind": "reconnection", "every": 2},
+                   {"kind": "fields", "name": "all", "every": 2, "precision": "float64",
+                    "records": ["E", "B", "JE", "n_ions"]}],
 }
 
 
@@ -51,3 +54,25 @@ def test_inflow_and_rate(run):
     speed = table["B_inflow"] / np.sqrt(table["n_inflow"])
     np.testing.assert_allclose(table["rate"], np.abs(table["E_x_point"]) / (table["B_inflow"] * speed), rtol=1e-12)
     assert (table["E_x_point"][0] == 0).all() and table["JE_x_point"][1:].all()
+
+
+def test_what_is_measured_at_the_x_points_is_in_the_fields(run):
+    """E and J·E′ at the X-point and the inflow beside it, of fields smoothed by (1, 4, 6, 4, 1)/16 in the plane."""
+    table, directory, d = run
+
+    def smooth(plane):
+        for axis in (0, 1):
+            plane = sum(w / 16 * np.roll(plane, k, axis) for k, w in zip(range(-2, 3), (1, 4, 6, 4, 1), strict=True))
+        return plane
+
+    for row, path in enumerate(list_snapshots(directory, "all")):
+        meshes = read_fields(path).meshes
+        E, Bx, JE, n = (smooth(a if d == 2 else a[:, :, 1]) for a in (
+            meshes["E"].values[2], meshes["B"].values[0], meshes["JE"].values, meshes["n_ions"].values))
+        for sheet in range(2):
+            i, j = np.rint(table["x_point"][row, sheet] / 0.5).astype(int) % (32, 16)
+            most = np.argmax(np.abs(Bx[i]))
+            expected = {"E_x_point": E[i, j], "JE_x_point": JE[i, j], "n_inflow": n[i, most],
+                        "B_inflow": np.abs(Bx[i, most]), "rate": np.abs(E[i, j]) * np.sqrt(n[i, most]) / Bx[i, most]**2}
+            for name, value in expected.items():
+                np.testing.assert_allclose(table[name][row, sheet], value, rtol=1e-10, atol=1e-15, err_msg=name)

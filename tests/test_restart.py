@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from restart_cases import DECK, assert_same, run, state
+from restart_cases import DECK, EVERYTHING, assert_same, run, state
 
 from ecsim.output.checkpoint import FOLDER, CheckpointError, find_checkpoint, list_checkpoints
 from ecsim.output.energies import read_energies
+from ecsim.output.series import read_series
+from ecsim.output.snapshots import list_snapshots, read_fields
 from ecsim.simulation import Simulation
 
 EVERY = {"checkpoint.every": 4}
@@ -38,6 +40,57 @@ def test_pieces_are_the_whole_bit_for_bit(tmp_path, whole, pieces, more):
     for name in ("step", "time", "electric", "magnetic", "kinetic", "total", "drift", "divergence_B", "iterations"):
         np.testing.assert_array_equal(series[name], whole[1][name], err_msg=name)
     assert simulation.worst_drift == np.abs(whole[1]["drift"]).max()
+
+
+SERIES = [entry for entry in EVERYTHING if entry["kind"] not in ("fields", "particles")]
+
+
+def assert_same_series(directory, expected):
+    """Every row of the energies and of all diagnostics, bit for bit."""
+    tables = [(read_energies(directory), read_energies(expected))]
+    paths = sorted((expected / "diagnostics").glob("*.h5"))
+    tables += [(read_series(directory / "diagnostics" / path.name), read_series(path)) for path in paths]
+    assert len(tables) == 1 + len(SERIES)
+    for found, wanted in tables:
+        assert found.keys() == wanted.keys()
+        for name in wanted:
+            if name not in ("attributes", "axes"):
+                np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)
+
+
+def run_in_pieces(directory, pieces, **more):
+    """One run after the other up to the step of each piece, all in one directory; the last one."""
+    for k, steps in enumerate(pieces):
+        simulation = run(directory, steps, SERIES, restart_from=directory if k else None,
+                         **{"checkpoint.every": 1000}, **more)
+    return simulation
+
+
+def assert_same_runs(found, expected):
+    """State, and what users see of it: fields, particles in their order, drift."""
+    assert_same(state(found), state(expected))
+    for name in ("E", "B", "E_theta"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+    for ours, theirs in zip(found.species, expected.species, strict=True):
+        for name in ("id", "x", "v", "q"):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=f"{ours.name} {name}")
+    assert found.worst_drift == expected.worst_drift and found.plasma.step == expected.plasma.step
+
+
+def test_a_hundred_cycles_in_two_and_in_three_pieces(tmp_path):
+    """100 = 50 + 50 = 30 + 30 + 40, bit for bit."""
+    whole = run_in_pieces(tmp_path / "whole", [100])
+    for pieces in ([50, 100], [30, 60, 100]):
+        directory = tmp_path / f"in_{len(pieces)}"
+        assert_same_runs(run_in_pieces(directory, pieces), whole)
+        assert_same_series(directory, tmp_path / "whole")
+
+
+def test_two_threads_go_on_bit_for_bit(tmp_path):
+    more = {"backend.threads": 2, "grid.cells": [24, 16], "grid.size": [3.6, 2.24]}
+    whole = run_in_pieces(tmp_path / "whole", [20], **more)
+    assert_same_runs(run_in_pieces(tmp_path / "halves", [10, 20], **more), whole)
+    assert_same_series(tmp_path / "halves", tmp_path / "whole")
 
 
 @pytest.mark.parametrize("shape, position, velocity, guess", [("cic", "float32", "float32", "last"),
@@ -171,6 +224,67 @@ def test_killed_at_any_moment_the_newest_checkpoint_is_whole(tmp_path):
     assert_same(state(resumed), state(run(tmp_path / "whole", found.step + 3)))
     assert read_energies(directory)["step"].tolist() == list(range(found.step + 4))
     assert not list((directory / FOLDER).glob(".*"))
+
+
+HANGING = """
+import sys, time
+sys.path.insert(0, {tests!r})
+from unittest import mock
+from restart_cases import DECK
+from ecsim.simulation import Simulation
+
+real, calls = {{}}, [0]
+
+def hang(*arguments, **keys):
+    calls[0] += hangs(arguments)
+    if calls[0] == {call}:
+        print("inside", flush=True)
+        time.sleep(300)
+    return real["function"](*arguments, **keys)
+
+def hangs(arguments):
+    return simulation.plasma.step == 4 and {when}
+
+simulation = Simulation.from_deck(DECK, output={run!r}, steps=8, fields_every=2, **{{"checkpoint.every": 2}})
+import {module} as module
+real["function"] = module.{function}
+with mock.patch("{module}.{function}", hang):
+    simulation.run()
+"""
+
+
+@pytest.mark.parametrize("what, module, function, when, call", [
+    ("checkpoint", "os", "replace", "'step_000004' in str(arguments[1])", 1),
+    ("checkpoint", "zlib", "crc32", "isinstance(arguments[0], memoryview)", 2),
+    ("snapshot", "os", "replace", "'fields_000004' in str(arguments[1])", 1),
+    ("snapshot", "ecsim.output.snapshots", "_write_record", "True", 2),
+], ids=["checkpoint-rename", "checkpoint-second-array", "snapshot-rename", "snapshot-second-record"])
+def test_killed_inside_a_dump_what_was_there_is_whole(tmp_path, whole, what, module, function, when, call):
+    """SIGKILL in the middle of a dump at step 4, held up there: earlier files are whole, and the run goes on."""
+    directory = tmp_path / "run"
+    code = HANGING.format(tests=str(Path(__file__).parent), run=str(directory), module=module, function=function,
+                          when=when, call=call)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "inside\n"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    left = [path.name for path in directory.rglob(".*.part")]
+    assert left == [".step_000004.part" if what == "checkpoint" else ".fields_000004.h5.part"]
+    assert [path.name for path in list_checkpoints(directory)] == ["step_000002"]
+    found, passed_over = find_checkpoint(directory)
+    assert found.step == 2 and not passed_over
+    written = [0, 2, 4] if what == "checkpoint" else [0, 2]
+    assert [read_fields(path).step for path in list_snapshots(directory)] == written
+    resumed = run(directory, 12, restart_from=directory, fields_every=2, **{"checkpoint.every": 2})
+    assert_same(state(resumed), whole[0])
+    snapshots = [read_fields(path) for path in list_snapshots(directory)]
+    assert [snapshot.step for snapshot in snapshots] == list(range(0, 13, 2))
+    np.testing.assert_array_equal(snapshots[-1].meshes["E"].values, resumed.E)
+    assert read_energies(directory)["step"].tolist() == list(range(13))
+    assert find_checkpoint(directory)[0].step == 12 and not list(directory.rglob(".*.part"))
 
 
 FULL = """

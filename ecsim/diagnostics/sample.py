@@ -113,7 +113,10 @@ class Sample:
         return p.backend.to_host(p.total_current()) if p.solution else self._total(slice(1, 4))
 
     def _dissipation(self) -> np.ndarray:
-        """J·(E + u×B), u of the species with the largest |charge/mass| (Zenitani et al. 2011, PRL 106, 195003)."""
+        """J·(E + u×B), u of the species with the largest |charge/mass| (Zenitani et al. 2011, PRL 106, 195003).
+
+        E is E^{n−1+θ}, which does the work on this J (E⁰ before the first cycle); u and B are those of their records.
+        """
         p, host = self.plasma, self.plasma.backend.to_host
         light = max(p.species, key=lambda s: abs(s.charge_to_mass), default=None)
         E = host((p.E_theta if p.solution else p.E)[p.owned])
