@@ -33,7 +33,7 @@ class DeviceTransport(HostTransport):
         self._quiet = False
 
     def phase(self, name: str):
-        """The timer's phase, where there is a timer and the exchange is not one that runs stream_ordered."""
+        """The timer's phase, where there is a timer and the host has something to wait for."""
         return nullcontext() if self._quiet else super().phase(name)
 
     def start(self, neighbours, to_low, to_high, from_low, from_high) -> Any:
