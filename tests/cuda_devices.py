@@ -32,13 +32,13 @@ class HostCudaBackend(CudaBackend):
     """The same Python, the same kernels, no GPU."""
 
     def __init__(self) -> None:
-        self.xp, self._tape = Poisoned(), None
+        self.xp, self.tape = Poisoned(), None
         self._begin()
 
     def launch(self, file, name, grid, threads, arguments, shared=0, **macros) -> None:
         if all(grid):
             run = partial(HostKernel(file, name, **macros), grid, (threads,), arguments, shared_mem=shared)
-            run() if self._tape is None else self._tape.append(run)
+            run() if self.tape is None else self.tape.append(run)
 
     def launch_sizes(self, file, **macros):
         return host_launch_sizes(file, **macros)
@@ -57,7 +57,7 @@ class HostCudaBackend(CudaBackend):
 
     def copy_to_host(self, a, to) -> None:
         copy = partial(np.copyto, to, a)
-        copy() if self._tape is None else self._tape.append(copy)
+        copy() if self.tape is None else self.tape.append(copy)
 
     def mark(self):
         return lambda: None
@@ -76,11 +76,11 @@ class HostGraphRecorder(GraphRecorder):
         self.backend, self.traffic = backend, transport.traffic
 
     def record(self, work):
-        tape = self.backend._tape = []
+        tape = self.backend.tape = []
         try:
             work()
         finally:
-            self.backend._tape = None
+            self.backend.tape = None
         return SimpleNamespace(launch=lambda: [step() for step in tape])
 
 
