@@ -17,7 +17,7 @@ DECK = {
     "species": [{"name": "ions", "charge_to_mass": 1.0, "particles_per_cell": 16},
                 {"name": "electrons", "charge_to_mass": -16.0, "particles_per_cell": 16}],
     "backend": {"device": "cpu", "threads": 1}, "output": {"fields_every": 2},
-    "diagnostic": [{"kind": "reconnection", "every": 2},
+    "diagnostic": [{"kind": "reconnection", "every": 2, "B0": 0.1},
                    {"kind": "fields", "name": "all", "every": 2, "precision": "float64",
                     "records": ["E", "B", "JE", "n_ions"]}],
 }
@@ -73,6 +73,7 @@ def test_what_is_measured_at_the_x_points_is_in_the_fields(run):
             i, j = np.rint(table["x_point"][row, sheet] / 0.5).astype(int) % (32, 16)
             most = np.argmax(np.abs(Bx[i]))
             expected = {"E_x_point": E[i, j], "JE_x_point": JE[i, j], "n_inflow": n[i, most],
-                        "B_inflow": np.abs(Bx[i, most]), "rate": np.abs(E[i, j]) * np.sqrt(n[i, most]) / Bx[i, most]**2}
+                        "B_inflow": np.abs(Bx[i, most]), "rate": np.abs(E[i, j]) * np.sqrt(n[i, most]) / Bx[i, most]**2,
+                        "rate_nominal": np.abs(E[i, j]) / 0.1**2}
             for name, value in expected.items():
                 np.testing.assert_allclose(table[name][row, sheet], value, rtol=1e-10, atol=1e-15, err_msg=name)

@@ -25,6 +25,8 @@ class Params(base.Params):
     across: str = key("y", choices=("x", "y", "z"), help="Axis across the sheets, in the plane")
     at: float | None = key(None, unit="d_i", low=0,
                            help="Place of the plane along its normal in 3D; left out, the middle")
+    B0: float | None = key(None, unit="m_i ω_pi/q_i", low=0, exclusive_low=True,
+                           help="Lobe field; given, the rate is written over B0 v_A = B0² too, as rate_nominal")
 
 
 def faults(params: Params, scene: base.Scene) -> Iterator[tuple[str, str]]:
@@ -41,9 +43,9 @@ def faults(params: Params, scene: base.Scene) -> Iterator[tuple[str, str]]:
 class Diagnostic(base.SeriesDiagnostic):
     """Rows with one entry for the sheet where the flux function is highest, one for that where it is lowest.
 
-    The rate is the electric field along the current at the X-point. Nominal: divide by B₀ v_A = B₀² of the lobe field
-    and the density n₀. Measured: divided here by B v_A of the largest field, and the density there, on the line
-    across the sheet through the X-point. NaN where a sheet has no X-point.
+    The rate is the electric field along the current at the X-point. Nominal: over B₀ v_A = B₀² of the lobe field and
+    the density n₀. Measured: over B v_A of the largest field, and the density there, on the line across the sheet
+    through the X-point. NaN where a sheet has no X-point.
     """
 
     moments = True
@@ -76,6 +78,8 @@ class Diagnostic(base.SeriesDiagnostic):
             "n_inflow": Column("f8", (2,), "n0", "ion density there", axes),
             "JE_x_point": Column("f8", (2,), "n0 m_i c² ω_pi", "J·E′ at the X-point", axes),
         }
+        if self.params.B0:
+            columns["rate_nominal"] = Column("f8", (2,), "B0 v_A", "|E| at the X-point over B0², B0 of the deck", axes)
         return columns, {"sheet": Axis(np.array([name.encode() for name in SHEETS], "S")),
                          "axis": Axis(np.array([base.AXES[k].encode() for k in self.axes], "S"))}
 
@@ -100,7 +104,8 @@ class Diagnostic(base.SeriesDiagnostic):
         spacing = (self.plasma.block.spacing[a], self.plasma.block.spacing[b])
         nothing = np.full(2, np.nan)
         row: dict[str, Any] = {name: nothing.copy() for name in (
-            "flux", "E_x_point", "rate", "B_inflow", "n_inflow", "JE_x_point")}
+            "flux", "E_x_point", "rate", "B_inflow", "n_inflow", "JE_x_point",
+            *(["rate_nominal"] if self.params.B0 else []))}
         row.update(x_point=np.full((2, 2), np.nan), o_point=np.full((2, 2), np.nan))
         try:
             points = critical_points(flux_function(planes["B"][a], planes["B"][b], spacing), LEAST_ISLAND)
@@ -124,6 +129,8 @@ class Diagnostic(base.SeriesDiagnostic):
         B = np.abs(smoothed(planes["B"][along]))[tuple(line)]
         place = int(np.argmax(B))
         row["E_x_point"][sheet], row["B_inflow"][sheet] = E, B[place]
+        if self.params.B0:
+            row["rate_nominal"][sheet] = abs(E) / self.params.B0**2
         row["JE_x_point"][sheet] = smoothed(planes["JE"])[tuple(node)]
         if "n" in planes:
             n = smoothed(planes["n"])[tuple(line)][place]
