@@ -167,7 +167,10 @@ def main() -> None:
                          for name, s in spans(plasma, options.repeats).items()}
         rows[threads] |= {name: {"best": min(ns), "median": statistics.median(ns)} for name, ns in whole.items()}
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-    print(f"{plasma.backend.describe()}; {sum(plasma.store.nbytes.values()) / plasma.store.n:.1f} bytes per particle")
+    sizes, n = plasma.store.nbytes, plasma.store.n
+    print(f"{plasma.backend.describe()}; {(sum(sizes.values()) - sizes['start']) / n:.1f} bytes per particle and "
+          f"{sizes['start'] / plasma.store.n_cells:.1f} per cell; work arrays of the sort "
+          f"{plasma.backend.scratch.nbytes / n:.1f} per particle")
     print(f"{cells} cells, {options.shape}, {plasma.store.n:,} particles, {options.per_cell} per cell; "
           f"ns per particle; copy {1e-9 * copy:.1f} GB/s; load {load:.1f}")
     report(rows, work(len(cells), order), plasma.stencil.nbytes, copy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,13 +57,21 @@ def small_disk(request, tmp_path):
     subprocess.run(["umount", place], check=True)
 
 
-def test_a_full_disk_ends_the_run_cleanly(small_disk, tmp_path):
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_full_disk_ends_the_run_cleanly(small_disk, tmp_path, ranks):
     deck = tmp_path / "deck.toml"
     deck.write_text(DECK, encoding="utf-8")
     command = [sys.executable, "-m", "ecsim", "run", deck, "-o", small_disk / "run", "--device", "cpu", "--quiet"]
+    if ranks > 1:
+        mpiexec = Path(sys.executable).with_name("mpiexec")
+        if not mpiexec.exists():
+            pytest.skip("the extra 'test' brings an mpiexec, which is not there")
+        command = [mpiexec, "-n", str(ranks), *command]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 3, done.stderr
-    message, = done.stderr.strip().splitlines()
+    message, = (line for line in done.stderr.splitlines() if "ecsim: " in line)
+    assert ranks > 1 or message == done.stderr.strip()
+    assert "Traceback" not in done.stderr
     assert "the run failed: cannot write the" in message and "No space left on device" in message
     run = open_run(small_disk / "run")
     assert len(run.energies) > 20 and np.isfinite(run.energies["total"]).all()
