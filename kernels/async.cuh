@@ -4,11 +4,12 @@
 #pragma once
 
 // *to = *from, some time before a wait that covers the present group: 16 bytes on multiples of 16, or 8; `to` in shared memory.
-template <class T>
+// 16 bytes pass by the first cache, unless `again` says that what stands beside them will be wanted too.
+template <bool again = false, class T>
 __device__ inline void copy_async(T* to, const T* from) {
 #ifdef __CUDACC__
     const unsigned address = (unsigned)__cvta_generic_to_shared(to);
-    if constexpr (sizeof(T) == 16)
+    if constexpr (sizeof(T) == 16 && !again)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(T)) : "memory");

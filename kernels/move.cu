@@ -4,8 +4,8 @@
 // variants: DIM=3 ORDER=1,2 POS=float WEIGHTS=1 IDS=1 GATHER=float KICK=1
 // variants: DIM=1 ORDER=1 POS=double WEIGHTS=0 IDS=1 GATHER=float KICK=1
 //
-// One warp owns a cell at a time, and after it the cell as many further on as there are warps. E and B come to it once, as
-// polynomials in shared memory. It takes the cell's slots in batches, lane -> particles lane, lane + 32; while it works on one
+// One warp owns a cell at a time. Cells are given out in order, to whoever is through with one: warps stay together in memory,
+// which takes and gives neighbouring particles faster. E and B come to a cell once, as polynomials in shared memory. It takes the cell's slots in batches, lane -> particles lane, lane + 32; while it works on one
 // batch, the next, be it of this cell or of the next, is on its way to shared memory. Those that stay go through a ring of two
 // blocks there, and are written back compacted and in order, a block at a time, never behind a slot that is still to be read:
 //
@@ -54,7 +54,7 @@ __device__ inline Cell cell_ahead(int number, int n_cells, const long long* firs
 
 // s0 … id   : the particles; slots first[c] … first[c] + count[c] - 1 are cell c's, which in the end owns `count` that stayed.
 // progress  : (begin, end) of the unbinned slots of each cell, counted from first[c]; empty unless the outbox was full.
-// sums      : (warps, 5) of Σ ½wv², Σ wv, Σ w after the kick; NaN where a particle is lost.
+// sums      : (n_cells, 5) of Σ ½wv², Σ wv, Σ w after the kick; NaN where a particle is lost.
 // hx … hz   : Δt/Δ along the active dimensions.
 // cut       : bit k: the block does not span the box along axis k; who leaves it there counts as far.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
@@ -72,17 +72,19 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
     const double h[3] = {hx, hy, hz};
     const unsigned below = (1u << lane) - 1u;
     unsigned unbinned = 0, leavers = 0;
-    Sums total;
 
     double values[VALUES_PER_LANE];
     Cell cell = cell_ahead(warp, n_cells, first, count, progress, resume);
     Cell after = cell_ahead(warp + n_warps, n_cells, first, count, progress, resume);
     if (KICK && cell.number < n_cells) load_fields(E, B, grid, cell.number, lane, values);
     fetch(store, cell.first + cell.aligned(), cell.end - cell.aligned(), sh.batch[0], lane);
-    int current = 0;
+    int current = 0, drawn = lane == 0 ? (int)atomicAdd(&status[CELLS_DRAWN], (Word)1) : 0;
 
     while (cell.number < n_cells) {
-        const Cell later = cell_ahead(after.number + n_warps, n_cells, first, count, progress, resume);
+        const int number = 2 * n_warps + __shfl_sync(ALL, drawn, 0);  // drawn long ago: nobody waits for it
+        if (lane == 0) drawn = (int)atomicAdd(&status[CELLS_DRAWN], (Word)1);
+        const Cell later = cell_ahead(number, n_cells, first, count, progress, resume);
+        Sums total;
         if (KICK) to_polynomials(values, beta, (double*)sh.leavers.records, sh.fields, lane);
         if (KICK && after.number < n_cells) load_fields(E, B, grid, after.number, lane, values);
         const unsigned out = cut ? __ballot_sync(ALL, lane < BINS && leads_out(grid, cell.number, lane, cut)) : 0u;
@@ -175,9 +177,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, OCCUPANCY)
             progress[cell.number] = int2{unbinned_from < 0 ? cell.end : unbinned_from, cell.end};
         }
         if (tail < 0) empty_head(heads[cell.number], lane);
+        if (KICK) total.write(sums, cell.number, lane);
         cell = after, after = later;
     }
     if (lane == 0 && unbinned > 0) atomicAdd(&status[UNBINNED], (Word)unbinned);
     if (lane == 0 && !resume) atomicAdd(&status[LEAVERS], (Word)leavers);
-    if (KICK) total.write(sums, warp, lane);
 }

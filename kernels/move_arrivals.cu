@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(128)
         walk.step(grid, (walk.cell + 1) % RUN ? one : jump);
         return h;
     };
-    // Start to fetch numbers i0 … i0 + 31, the records word by word with neighbouring lanes on neighbouring words.
+    // Start to fetch numbers i0 … i0 + 31: a lane its own.
     auto take = [&](const Home& h, Mail& m, int i0, Word* letters) {
         const int j = i0 + lane - m.lead;
         int from_bin = 0;  // the last lane with before <= j, empty bins passed over
@@ -115,14 +115,13 @@ extern "C" __global__ void __launch_bounds__(128)
         for (int step = 16; step > 0; step /= 2)
             if (__shfl_sync(ALL, m.before, from_bin + step) <= j) from_bin += step;
         const int in_bin = j - __shfl_sync(ALL, m.before, from_bin), put = __shfl_sync(ALL, m.put, from_bin) + in_bin;
-        const unsigned from = __shfl_sync(ALL, h.run.first(), from_bin) + in_bin;
+        const Word from = __shfl_sync(ALL, h.run.first(), from_bin) + in_bin;
         m.bin = j < 0 ? STAY : from_bin;
         m.to = m.scattered ? put : j;
-        const int low = max(0, m.lead - i0) * WORDS, high = min(32, m.n_first + m.lead - i0) * WORDS;
-        for (int q0 = 0; q0 < high; q0 += 32) {
-            const int q = q0 + lane, record = q / WORDS;
-            const Word number = __shfl_sync(ALL, from, record);
-            if (q >= low && q < high) copy_async(&letters[q], &records[number * WORDS + (q - record * WORDS)]);
+        if (j >= 0 && j < m.n_first) {
+#pragma unroll
+            for (int k = 0; k < PACKETS; ++k)
+                copy_async<true>((Packet*)letters + lane * PACKETS + k, (const Packet*)records + from * PACKETS + k);
         }
         if (j < 0 && m.n_first > 0) {
             const Slot slot = h.begin + h.mine + j;

@@ -20,8 +20,8 @@ struct RunHead {
 };
 
 // Where the status of a move is counted (one Word each); RECORDS are reserved ones, AWAY_ those of the far ones that
-// leave the block on a side.
-enum Status { RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, LEAVERS, AWAY_LOW, AWAY_HIGH, STATUS_WORDS };
+// leave the block on a side, CELLS_DRAWN those given out to warps beyond the first two of each.
+enum Status { RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, LEAVERS, AWAY_LOW, AWAY_HIGH, CELLS_DRAWN };
 
 struct Leavers {
     __align__(16) Word records[STAGE * WORDS];

@@ -177,13 +177,21 @@ struct Sums {
         if (lost) energy = __longlong_as_double(0x7ff8000000000000LL);
     }
 
+    // In the first three steps a lane gives half of what it has for the other half of what its partner has; the last two make
+    // four lanes one.
     __device__ void write(double* sums, int row, int lane) {
-        double total[5] = {0.5 * energy, momentum[0], momentum[1], momentum[2], charge};
+        double total[8] = {0.5 * energy, momentum[0], momentum[1], momentum[2], charge, 0.0, 0.0, 0.0};
 #pragma unroll
-        for (int k = 0; k < 5; ++k) {
+        for (int half = 4; half > 0; half /= 2) {
+            const bool upper = lane & 4 * half;
 #pragma unroll
-            for (int step = 16; step > 0; step /= 2) total[k] += __shfl_down_sync(ALL, total[k], step);
-            if (lane == 0) sums[5LL * row + k] = total[k];
+            for (int k = 0; k < half; ++k) {
+                const double given = upper ? total[k] : total[k + half], kept = upper ? total[k + half] : total[k];
+                total[k] = kept + __shfl_xor_sync(ALL, given, 4 * half);
+            }
         }
+#pragma unroll
+        for (int step = 2; step > 0; step /= 2) total[0] += __shfl_xor_sync(ALL, total[0], step);
+        if (lane < 20 && lane % 4 == 0) sums[5LL * row + lane / 4] = total[0];
     }
 };

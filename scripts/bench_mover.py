@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import numpy as np
@@ -25,15 +25,16 @@ VARIANTS = [{"OCCUPANCY": occupancy, "MOST": batch} for occupancy, batch in ((4,
 
 
 class TimedBackend(CudaBackend):
-    """The CUDA backend with a stopwatch around every launch, and macros per kernel for experiments."""
+    """The CUDA backend with a stopwatch around every launch (if ``each``), and macros per kernel for experiments."""
 
     def _begin(self) -> None:
         super()._begin()
         self.tuning: dict[str, dict] = {}
+        self.each = True
         self.spans: dict[str, list] = defaultdict(list)
 
     def launch(self, file, name, grid, threads, arguments, **macros) -> None:
-        with self.span(name):
+        with self.span(name) if self.each else nullcontext():
             super().launch(file, name, grid, threads, arguments, **macros, **self.tuning.get(name, {}))
 
     def resident_blocks(self, file, name, threads, shared, **macros) -> int:
@@ -84,11 +85,16 @@ def bytes_per_move(store, leaving: float) -> float:
 
 def time_moves(backend, cells, per_cell, order=1, repeats=7, **options) -> dict:
     store, (E, B) = maxwellian(backend, cells, per_cell, order, **options)
-    for k in range(3 + repeats):
-        if k == 3:
-            backend.medians()
+    for _ in range(3):
+        store.move(1.0, DT, E, B)
+    backend.each = False             # the stopwatches of the kernels take time between them
+    backend.medians()
+    for _ in range(repeats):
         with backend.span("move"):
             store.move(1.0, DT, E, B)
+    backend.each = True
+    for _ in range(repeats):
+        store.move(1.0, DT, E, B)
     spans, ps = backend.medians(), 1e9 / store.n
     leaving = int(backend.to_host(backend.outbox.status)[LEAVERS]) / store.n
     return {"cells": list(cells), "per_cell": per_cell, "order": order, **options, "leaving": leaving,

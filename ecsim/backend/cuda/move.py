@@ -17,7 +17,9 @@ import numpy as np
 from ecsim.backend.cuda import migrate
 from ecsim.grid import roomy
 
-RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, LEAVERS, AWAY_LOW, AWAY_HIGH = range(8)  # kernels/outbox.cuh
+STATUS_WORDS = 9                            # of kernels/outbox.cuh, in this order:
+(RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, LEAVERS, AWAY_LOW, AWAY_HIGH,
+ CELLS_DRAWN) = range(STATUS_WORDS)
 STAGE = 96                                  # leavers a cell stages before it writes a run, kernels/outbox.cuh
 LEAST_IN_FULL_RUN = STAGE - 64              # a run is written early only where fewer than 64 places are left
 POOL = 512                                  # records a warp reserves at a time, kernels/outbox.cuh
@@ -25,6 +27,7 @@ HEAD_BYTES = 64
 FRACTION, LEAST_RECORDS = 0.125, 1024       # share of its particles that a species may send before the outbox grows
 GROWTH = 0.125                              # by which it then becomes larger than what it is to hold
 WARPS = 4                                   # of a block
+ROUNDS = 4                                  # blocks of the second kernel that follow each other in one place
 
 
 def rows_of(arrays: dict) -> tuple:
@@ -35,7 +38,7 @@ def rows_of(arrays: dict) -> tuple:
 class Outbox:
     """Work space of the mover, shared by all species of a backend: records, run heads, counters, per-cell numbers.
 
-    ``status`` : the eight counters above, of the latest move.  ``progress`` : (n_cells, 2) slots a full outbox has left
+    ``status`` : the counters above, of the latest move.  ``progress`` : (n_cells, 2) slots a full outbox has left
     unbinned.  ``need`` : (n_cells,) particles a cell has with its arrivals.
     """
 
@@ -43,7 +46,7 @@ class Outbox:
         self.xp = xp
         self.words = xp.empty(0, np.uint64)
         self.heads = xp.empty((0, HEAD_BYTES), np.uint8)
-        self.status = xp.zeros(8, np.uint64)
+        self.status = xp.zeros(STATUS_WORDS, np.uint64)
         self._prepare(0)
 
     def _prepare(self, n_cells: int) -> None:
@@ -90,7 +93,8 @@ class Outbox:
         self.heads = xp.empty((max(len(old_heads), self._heads_for(n_cells, records)), HEAD_BYTES), np.uint8)
         self.heads[: len(old_heads)] = old_heads
         self.status[RECORDS] = used
-        self.status[UNBINNED] = self.status[AWAY_LOW] = self.status[AWAY_HIGH] = 0
+        for k in (UNBINNED, AWAY_LOW, AWAY_HIGH, CELLS_DRAWN):
+            self.status[k] = 0
 
     @staticmethod
     def _heads_for(n_cells: int, records: int) -> int:
@@ -187,18 +191,21 @@ class Flight:
 
 
 def _plan(store, kick: bool) -> tuple[dict, int, int]:
-    """Macros, dynamic shared memory and blocks of the first kernel."""
+    """Macros, dynamic shared memory and blocks of the first kernel, looked up once for a store."""
+    if kick in store.plans:
+        return store.plans[kick]
     macros = {"DIM": store.block.d, "ORDER": store.block.order, "KICK": int(kick), "GATHER": store.gather_type,
               **store.macros}
     shared = store.backend.launch_sizes("move.cu", **macros)[0]
     resident = store.backend.resident_blocks("move.cu", "move_cells", 32 * WARPS, shared, **macros)
-    return macros, shared, min(_blocks(store), resident)
+    store.plans[kick] = macros, shared, min(_blocks(store), resident)
+    return store.plans[kick]
 
 
 def _move_cells(store, plan: tuple, beta: float, dt: float, E_nodes=None, B_nodes=None, resume: int = 0):
     backend, outbox, kick = store.backend, store.backend.outbox, E_nodes is not None
     macros, shared, blocks = plan
-    sums = backend.xp.empty((WARPS * blocks, 5)) if kick else None
+    sums = backend.xp.empty((store.n_cells, 5)) if kick else None
     backend.launch(
         "move.cu", "move_cells", (blocks, 1), 32 * WARPS,
         (*store.rows, store.first, store.count, outbox.progress, outbox.words, outbox.capacity(store.record_words),
@@ -212,7 +219,7 @@ def _append_arrivals(store, again: int = 0) -> None:
     backend, outbox = store.backend, store.backend.outbox
     macros = {"DIM": store.block.d, **store.macros}
     resident = backend.resident_blocks("move_arrivals.cu", "append_arrivals", 32 * WARPS, 0, **macros)
-    blocks = min(_blocks(store), resident)
+    blocks = min(_blocks(store), ROUNDS * resident)
     backend.launch(
         "move_arrivals.cu", "append_arrivals", (blocks, 1), 32 * WARPS,
         (*store.rows, store.first, store.count, outbox.need, outbox.words, outbox.capacity(store.record_words),

@@ -9,6 +9,7 @@ from ecsim.backend.cuda.migrate import append_late
 
 SLACK = 0.25                # spare slots of a cell as a share of its particles …
 LEAST_SLACK = 6.0           # … but at least so many times the square root of them, and a few more
+MANY = 128                  # slots from which on a cell's are counted in thirty-twos, whole lines of the cache
 MOST_SLOTS = 1 << 32        # kernels count slots in 32 bits
 UPLOAD = 1 << 22            # particles that wait on the host before they are inserted together …
 AT_ONCE = 1 << 16           # … unless so many come together
@@ -16,10 +17,14 @@ NAMES = ("s", "v", "w", "id")
 
 
 def slots_for(count, xp):
-    """Slots (int64), in eights, of cells with ``count`` particles: room for a few dozen cycles' fluctuations."""
+    """Slots (int64) of cells with ``count`` particles: room for a few dozen cycles' fluctuations.
+
+    In eights, whole sectors of memory; in thirty-twos, whole lines of the cache, where that makes no great difference.
+    """
     count = count.astype(np.float64)
-    slack = xp.maximum(SLACK * count, LEAST_SLACK * xp.sqrt(count) + 4.0)
-    return 8 * xp.ceil((count + slack) / 8.0).astype(np.int64)
+    room = count + xp.maximum(SLACK * count, LEAST_SLACK * xp.sqrt(count) + 4.0)
+    unit = xp.where(room < MANY, 8.0, 32.0)
+    return (unit * xp.ceil(room / unit)).astype(np.int64)
 
 
 class CudaParticleStore:
@@ -49,6 +54,7 @@ class CudaParticleStore:
         self.flight: mover.Flight | None = None
         self.late: tuple | None = None
         self.most_travellers = 0
+        self.plans: dict[bool, tuple] = {}
         self.sides = None if migration is None else xp.asarray(migration.sides)
         self.s, self.v = xp.empty((block.d, 0), position_dtype), xp.empty((3, 0))
         self.w = None if weight is not None else xp.empty(0)
@@ -218,7 +224,7 @@ class CudaParticleStore:
         slots = slots_for(need, xp)
         total = int(slots.sum())
         if total < self.slots:
-            slots += (self.slots - total) // self.n_cells // 8 * 8
+            slots += (self.slots - total) // self.n_cells // 32 * 32
         old_first, self.first = self.first, xp.zeros(self.n_cells + 1, np.int64)
         self.first[1:] = xp.cumsum(slots)
         grown = max(self.slots, -(-total // 32) * 32)
