@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from ecsim.backend.cuda import move as mover
@@ -83,7 +85,7 @@ class CudaParticleStore:
         """Particles that fit."""
         return self.v.shape[1]
 
-    @property
+    @cached_property
     def record_words(self) -> int:
         """8-byte words of a particle in the outbox (WORDS of kernels/particles.cuh)."""
         d = self.block.d
@@ -97,30 +99,30 @@ class CudaParticleStore:
             self._rows = mover.rows_of({name: getattr(self, name) for name in NAMES})
         return self._rows
 
-    @property
+    @cached_property
     def macros(self) -> dict:
         """Macros of every kernel that reads particles."""
         return {"POS": "double" if self.s.dtype == np.float64 else "float", "WEIGHTS": int(self.w is not None),
                 "IDS": int(self.id is not None)}
 
-    @property
+    @cached_property
     def gather_type(self) -> str:
         """Macro GATHER."""
         return "double" if self.gather_dtype == "float64" else "float"
 
-    @property
+    @cached_property
     def geometry(self) -> tuple[int, int, int]:
         """Owned cells along three axes, right-aligned."""
         return (1,) * (3 - self.block.d) + tuple(self.block.cells)
 
-    @property
+    @cached_property
     def cut(self) -> int:
         """Bit k: the block does not span the box along axis k of three, right-aligned."""
         whole = self.block.grid.cells
         cuts = [n < all_cells for n, all_cells in zip(self.block.cells, whole, strict=True)]
         return sum(1 << k + 3 - len(whole) for k, is_cut in enumerate(cuts) if is_cut)
 
-    @property
+    @cached_property
     def uniform_weight(self) -> float:
         """The charge all particles share; not looked at where each has its own."""
         return 0.0 if self.weight is None else float(self.weight)
