@@ -9,7 +9,8 @@ dimension: what exchanges cost, on one GPU.
 Starts the ranks itself, with the mpiexec beside this Python unless --mpiexec names another.
 Half of the cycles are timed as wholes (median and best); the other half, with the device synchronised at each change of
 stage, gives the split. "exchange" is ghosts and travelling particles, "reduce" global sums; both include the wait for
-slower ranks.
+slower ranks. On a machine that others use too, --turns N measures everything N times in turn and shows the runs of median
+time and the efficiency of each turn.
 """
 
 from __future__ import annotations
@@ -111,7 +112,21 @@ def launch(options, ranks: int, changes: list[str], *flags: str) -> dict:
         return json.loads(out.read_text())
 
 
-def show(mode: str, results: list[dict]) -> None:
+def one_turn(options, mode: str, deck, common: list[str], alone: dict | None) -> list[dict]:
+    """All runs of one mode, one after the other; ``alone``: the run on one rank, if another mode has measured it."""
+    alone = alone or launch(options, 1, common) if mode == "loop" or 1 in options.ranks else None
+    if mode == "loop":
+        return [alone, launch(options, 1, common, "--looped")]
+    return [alone if n == 1 else launch(options, n, common + (weak_changes(deck, n) if mode == "weak" else []))
+            for n in sorted(options.ranks)]
+
+
+def median_run(runs: list[dict]) -> dict:
+    """The run with the (lower) median time."""
+    return sorted(runs, key=lambda run: run["seconds"])[(len(runs) - 1) // 2]
+
+
+def show(mode: str, turns: list[list[dict]], results: list[dict]) -> None:
     """A table of one mode."""
     base = results[0]
     print(f"\n{mode} scaling, {base['device']}")
@@ -126,6 +141,9 @@ def show(mode: str, results: list[dict]) -> None:
               f"{efficiency(r, base, 'seconds_best'):8.3f}"
               + "".join(f"{100 * s:8.1f}%" for s in share)
               + f" {r['per_rank_and_cycle'].get('bytes', 0) / 1e6:8.2f} {r['iterations']:10.1f}")
+    for k, result in enumerate(results[1:], 1) if len(turns) > 1 else ():
+        each = " ".join(f"{efficiency(turn[k], turn[0]):.3f}" for turn in turns)
+        print(f"efficiency on {result['ranks']} ranks, turn by turn: {each}")
 
 
 def efficiency(result: dict, base: dict, which: str = "seconds") -> float:
@@ -166,6 +184,7 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", choices=("strong", "weak", "loop"), default=["strong", "weak"])
     parser.add_argument("--cycles", type=int, default=5, help="cycles of each half")
     parser.add_argument("--warm-up", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=1, help="times that everything is measured")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", default="1", help="CPU threads of a rank")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
@@ -181,19 +200,17 @@ def main() -> None:
         return
     common = [*options.set, f'backend.device="{options.device}"', f"backend.threads={options.threads}"]
     deck = load_deck(options.deck, common)
-    modes, alone = {}, None
-    for mode in options.modes:
-        modes[mode] = []
-        if mode == "loop":
-            alone = alone or launch(options, 1, common)
-            modes[mode] = [alone, launch(options, 1, common, "--looped")]
-        for n in sorted(options.ranks) if mode != "loop" else ():
-            again = alone if n == 1 else None       # the same in both modes
-            modes[mode].append(again or launch(options, n, common + (weak_changes(deck, n) if mode == "weak" else [])))
-            alone = modes[mode][-1] if n == 1 else alone
-        show(mode, modes[mode])
+    turns: dict[str, list] = {mode: [] for mode in options.modes}
+    for _ in range(options.turns):
+        alone = None
+        for mode in options.modes:
+            turns[mode].append(one_turn(options, mode, deck, common, alone))
+            alone = turns[mode][-1][0] if turns[mode][-1][0]["ranks"] == 1 else None
+    modes = {mode: [median_run(list(runs)) for runs in zip(*of_mode, strict=True)] for mode, of_mode in turns.items()}
+    for mode, of_mode in turns.items():
+        show(mode, of_mode, modes[mode])
     if options.json:
-        Path(options.json).write_text(json.dumps({**provenance(), "modes": modes}, indent=1))
+        Path(options.json).write_text(json.dumps({**provenance(), "modes": modes, "turns": turns}, indent=1))
     if options.figure:
         draw(options.figure, modes)
 
