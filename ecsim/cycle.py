@@ -39,9 +39,8 @@ def advance(p: Plasma, inspect: Callable[[Plasma], None] | None = None) -> None:
     with phase("solve"):
         E = p.E[p.owned]
         source = E + theta * dt * (ops.curl_to_nodes(p.B) - J_hat)                                     #   (8)
-        p.solution = p.gmres.solve(p.field_operator, source, p.guess(E), p.tolerance)
-        p.remember(E)
-        halo.pad(p.solution.x, p.E_theta)                                     # E^{n+θ}
+        p.solution = p.gmres.solve(p.field_operator, source, p.guess(E), p.tolerance,
+                                   lambda x: halo.pad(x, p.E_theta))          # E^{n+θ}
 
     if inspect is not None:
         inspect(p)

@@ -90,15 +90,11 @@ class Plasma:
         return self.step * self.dt
 
     def guess(self, E):
-        """Where GMRES starts: E^n, or E^n + θ(E^n − E^{n−1}) once there is a history."""
-        if self.guess_kind == "last" or self.previous_E is None:
+        """Where GMRES starts: E^n, or E^n + θ(E^n − E^{n−1}) once there is a history. Keeps E^n for the next time."""
+        if self.guess_kind == "last":
             return E
-        return E + self.theta * (E - self.previous_E)
-
-    def remember(self, E) -> None:
-        """Keep E^n for the next extrapolation."""
-        if self.guess_kind == "extrapolated":
-            self.previous_E = E.copy()
+        before, self.previous_E = self.previous_E, E.copy()
+        return E if before is None else E + self.theta * (E - before)
 
     def take_stock(self) -> None:
         """Sum up the state over all ranks and raise, on all of them, if it is no longer a plasma.
@@ -124,10 +120,11 @@ class Plasma:
         """Field energies, sums and numbers of the species and the wish to stop, over all ranks in one reduction."""
         xp, volume = self.backend.xp, self.block.volume
         energies = xp.stack([field_energy(self.E[self.owned], volume), field_energy(self.B[self.owned], volume)])
+        mine = xp.concatenate([energies, *self.sums, xp.zeros(1 + len(self.species))])  # beside the mover
         for store in self.stores:
             store.finish_move()
-        counts = xp.asarray([float(self.stop_requested), *(float(s.store.n) for s in self.species)])
-        mine = xp.concatenate([energies, *self.sums, counts])
+        counts = [float(self.stop_requested), *(float(s.store.n) for s in self.species)]
+        mine[-len(counts):] = xp.asarray(counts)
         total = self.backend.to_host(self.halo.sum(mine))
         self._electric, self._magnetic = float(total[0]), float(total[1])
         self._sums = total[2:2 + 5 * len(self.species)].reshape(-1, 5)

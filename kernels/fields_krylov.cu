@@ -6,7 +6,7 @@
 // w -= Σ h_j basis_j, then the same of the new w. An element is subtracted from all vectors first and multiplied with them
 // afterwards, when the L1 cache still holds what was read. A block leaves its part of every sum in partial[j][block], and
 // the block that comes last adds those up: the order of the additions depends on the sizes alone.
-// close_step and add_up, with any number of vectors (SUBTRACT and VECTORS mean nothing to them).
+// residual; close_step and add_up, with any number of vectors (SUBTRACT and VECTORS mean nothing to these three).
 constexpr unsigned ALL = 0xffffffffu;
 constexpr double TINY = 2.2250738585072014e-308;
 
@@ -78,6 +78,26 @@ extern "C" __global__ void __launch_bounds__(128, 4)
         partial[(long long)threadIdx.x * gridDim.x + blockIdx.x] = (part[0][j] + part[1][j]) + (part[2][j] + part[3][j]);
     }
     add_up_parts(partial, k + 1, out, arrived);
+}
+
+// r = b - w; out = b · b, r · r, x · x. b, w, x, r (n); partial (3, blocks); out (3).
+extern "C" __global__ void __launch_bounds__(128)
+    residual(const double* __restrict__ b, const double* __restrict__ w, const double* __restrict__ x, long long n,
+             double* __restrict__ r, double* partial, double* out, unsigned* arrived) {
+    __shared__ double part[3][4];
+    double sum[3] = {};
+    for (long long at = blockIdx.x * 128LL + threadIdx.x; at < n; at += gridDim.x * 128LL) {
+        const double values[3] = {b[at], b[at] - w[at], x[at]};
+        r[at] = values[1];
+#pragma unroll
+        for (int j = 0; j < 3; ++j) sum[j] = fma(values[j], values[j], sum[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < 3; ++j) {
+        sum[j] = sum_of_block(sum[j], part[j]);
+        if (threadIdx.x == 0) partial[j * gridDim.x + blockIdx.x] = sum[j];
+    }
+    add_up_parts(partial, 3, out, arrived);
 }
 
 // w + sign Σ h_j basis_j[at].

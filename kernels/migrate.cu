@@ -17,9 +17,9 @@ constexpr int CROWD = 1024;  // arrivals in one cell from which on they are left
 template <class F>
 __device__ inline void each_far(const RunHead* heads, int cell, F f) {
     for (int run = cell;; run = heads[run].next) {
-        const unsigned entry = heads[run].bin[STAY], first = heads[run].base + (entry & 127);
-        for (unsigned j = 0; j < (entry >> 7 & 127); ++j) f(first + j);
-        if (!(entry & MORE_RUNS)) return;
+        const Entry entry = heads[run].bin[STAY];
+        for (unsigned j = 0; j < entry.n; ++j) f(heads[run].base + entry.before + j);
+        if (!(heads[run].total & MORE_RUNS)) return;
     }
 }
 

@@ -16,20 +16,20 @@
 struct Segment {
     int run;
     unsigned base;
-    unsigned short entry;
+    Entry entry;
+    unsigned short total;
 
-    __device__ int n() const { return entry >> 7 & 127; }
-    __device__ unsigned first() const { return base + (entry & 127); }
-    __device__ bool more() const { return entry & MORE_RUNS; }
+    __device__ unsigned first() const { return base + entry.before; }
+    __device__ bool more() const { return total & MORE_RUNS; }
 };
 
 __device__ inline Segment segment(const RunHead* heads, int run, int bin) {
-    return {run, heads[run].base, heads[run].bin[bin]};
+    return {run, heads[run].base, heads[run].bin[bin], heads[run].total};
 }
 
 // The run that follows, without records where there is none.
 __device__ inline Segment following(const RunHead* heads, const Segment& s, int bin) {
-    if (!s.more()) return {s.run, 0, 0};
+    if (!s.more()) return {s.run, 0, {0, 0}, 0};
     return segment(heads, heads[s.run].next, bin);
 }
 
@@ -71,7 +71,11 @@ struct Mail {
     unsigned whole;  // particles of the cell with the arrivals
     int before, put, n_first, lead;
     bool scattered;
-    int bin, to;  // of the one that this lane puts: its bin, and its slot counted from the cell's own particles on
+};
+
+// Of the particle that this lane has on its way: its bin, and its slot counted from the cell's own particles on.
+struct Place {
+    int bin, to;
 };
 
 // Records on their way.
@@ -81,7 +85,7 @@ struct Letters {
 
 // need : particles the cell has with its arrivals; where that exceeds its slots nothing is appended, count < need stays
 //        as it was and the cell is counted in status[SHORT_CELLS]. again = 1: only such cells, after the store has grown.
-// While a warp puts the arrivals of one cell into their slots, those of its next cell are on their way from the outbox,
+// While a warp puts 32 arrivals into their slots, the next 32, of this cell or the next one, are on their way from the outbox,
 // and for the cell after that the heads of the runs. It takes RUN cells in a row, whose sources lie in the same cache lines.
 constexpr int RUN = 8;
 
@@ -108,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(128)
         return h;
     };
     // Start to fetch numbers i0 … i0 + 31: a lane its own.
-    auto take = [&](const Home& h, Mail& m, int i0, Word* letters) {
+    auto take = [&](const Home& h, const Mail& m, int i0, Word* letters) {
         const int j = i0 + lane - m.lead;
         int from_bin = 0;  // the last lane with before <= j, empty bins passed over
 #pragma unroll
@@ -116,8 +120,6 @@ extern "C" __global__ void __launch_bounds__(128)
             if (__shfl_sync(ALL, m.before, from_bin + step) <= j) from_bin += step;
         const int in_bin = j - __shfl_sync(ALL, m.before, from_bin), put = __shfl_sync(ALL, m.put, from_bin) + in_bin;
         const Word from = __shfl_sync(ALL, h.run.first(), from_bin) + in_bin;
-        m.bin = j < 0 ? STAY : from_bin;
-        m.to = m.scattered ? put : j;
         if (j >= 0 && j < m.n_first) {
 #pragma unroll
             for (int k = 0; k < PACKETS; ++k)
@@ -138,68 +140,73 @@ extern "C" __global__ void __launch_bounds__(128)
 #endif
         }
         close_group();
+        return Place{j < 0 ? STAY : from_bin, m.scattered ? put : j};
     };
-    auto settle = [&](const Home& h, const Mail& m, int i0, const Word* letters) {
+    auto settle = [&](const Home& h, const Mail& m, int i0, const Place& place, const Word* letters) {
         const int n = m.lead + m.n_first, written = m.scattered ? n : (n + 7) / 8 * 8;
         __syncwarp();
         if (m.n_first > 0 && i0 + lane < written) {
             Particle p;
             unpack(&letters[lane * WORDS], p);
 #pragma unroll
-            for (int k = 0; k < DIM; ++k) from_double(to_double(p.s[k]) - step_of(m.bin, k), p.s[k]);
-            save(store, h.begin + h.mine + m.to, p);
+            for (int k = 0; k < DIM; ++k) from_double(to_double(p.s[k]) - step_of(place.bin, k), p.s[k]);
+            save(store, h.begin + h.mine + place.to, p);
         }
         __syncwarp();
     };
-    auto sort_out = [&](Home& h, Word* letters) {
+    auto sort_out = [&](Home& h) {
         Mail m;
-        if (bin == STAY || h.cell >= n_cells || (again && h.needed == h.mine)) h.run.entry = 0;
-        int total = h.run.n();
+        if (bin == STAY || h.cell >= n_cells || (again && h.needed == h.mine)) h.run.entry.n = 0, h.run.total = 0;
+        int total = h.run.entry.n;
         for (Segment run = h.run; run.more();) {
             run = following(heads, run, bin);
-            total += run.n();
+            total += run.entry.n;
         }
-        m.before = sum_below(h.run.n(), lane);
+        m.before = sum_below(h.run.entry.n, lane);
         m.scattered = __any_sync(ALL, h.run.more());
         m.put = m.scattered ? sum_below(total, lane) : m.before;
         m.whole = h.mine + __shfl_sync(ALL, m.put, 31);
         m.n_first = m.whole > h.end - h.begin ? 0 : __shfl_sync(ALL, m.before, 31);
         m.lead = m.scattered ? 0 : h.mine % 8;
-        take(h, m, 0, letters);
         return m;
     };
 
     Home here = look(), next = look();
     int current = 0;
     const int warp = threadIdx.x >> 5;
-    Mail mail = sort_out(here, all[0][warp].words);
-    for (; here.cell < n_cells; current ^= 1) {
+    Mail mail = sort_out(here);
+    Place place = take(here, mail, 0, all[0][warp].words);
+    while (here.cell < n_cells) {
         const Home after = look();
-        const Mail next_mail = sort_out(next, all[current ^ 1][warp].words);
-        Word* letters = all[current][warp].words;
+        const Mail next_mail = sort_out(next);
+        const bool fits = mail.whole <= here.end - here.begin;
         if (lane == 0) {
             need[here.cell] = mail.whole;
-            if (mail.whole > here.end - here.begin)
-                atomicAdd(&status[SHORT_CELLS], (Word)1);
-            else
+            if (fits)
                 count[here.cell] = mail.whole;
+            else
+                atomicAdd(&status[SHORT_CELLS], (Word)1);
         }
-        wait_groups<1>();
-        settle(here, mail, 0, letters);
-        while (mail.whole <= here.end - here.begin) {  // the rest of these runs, then further runs, if there are any
-            for (int i = 32; i < mail.lead + mail.n_first; i += 32) {
-                take(here, mail, i, letters);
-                wait_groups<0>();
-                settle(here, mail, i, letters);
-            }
-            if (!__any_sync(ALL, here.run.more())) break;
-            mail.put += here.run.n();
+        const int n = mail.lead + mail.n_first;
+        int i = 0;
+        do {
+            Word* free = all[current ^ 1][warp].words;
+            const Place coming = i + 32 < n ? take(here, mail, i + 32, free) : take(next, next_mail, 0, free);
+            wait_groups<1>();
+            settle(here, mail, i, place, all[current][warp].words);
+            place = coming, current ^= 1, i += 32;
+        } while (i < n);
+        while (fits && __any_sync(ALL, here.run.more())) {  // further runs, one after the other
+            Word* free = all[current ^ 1][warp].words;
+            mail.put += here.run.entry.n;
             here.run = following(heads, here.run, bin);
-            mail.before = sum_below(here.run.n(), lane);
+            mail.before = sum_below(here.run.entry.n, lane);
             mail.n_first = __shfl_sync(ALL, mail.before, 31);
-            take(here, mail, 0, letters);
-            wait_groups<0>();
-            settle(here, mail, 0, letters);
+            for (int k = 0; k < mail.n_first; k += 32) {
+                const Place late = take(here, mail, k, free);
+                wait_groups<0>();
+                settle(here, mail, k, late, free);
+            }
         }
         here = next, mail = next_mail, next = after;
     }

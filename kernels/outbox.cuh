@@ -1,22 +1,26 @@
 // The outbox: records of the particles that leave their cell, and the heads through which their new cells find them.
 //
-// A cell's leavers lie in runs, each sorted by bin. Record base + (bin[b] & 127) is the first of bin b, bin[b] >> 7 & 127
-// their number. A cell's first run has the cell's own head; where bit 14 of bin[b] is set there is another run, with an extra
-// head behind those of the cells, and `next` leads to it.
+// A cell's leavers lie in runs, each sorted by bin. A cell's first run has the cell's own head; where there is another run, it
+// has an extra head behind those of the cells, and `next` leads to it.
 #pragma once
 
 #include "wander.cuh"
 
-#ifndef STAGE
-#define STAGE 96  // leavers a cell stages in shared memory before it writes a run; at most 127
-#endif
-constexpr int POOL = 512;  // records a warp reserves at a time
-constexpr unsigned short MORE_RUNS = 1 << 14;
+constexpr int STAGE = WORDS <= 6 ? 192 : 128;  // leavers a cell stages in shared memory before it writes a run; at most 255
+constexpr int POOL = 512;                      // records a warp reserves at a time
+constexpr unsigned short MORE_RUNS = 1 << 15;
 
+// Of a bin: the number of its records, and behind how many others of the run they begin.
+struct Entry {
+    unsigned char before, n;
+};
+
+// Records base … base + (total & 255) - 1; MORE_RUNS is set in `total` where there is another run.
 struct RunHead {
     unsigned base;
     int next;
-    unsigned short bin[27], total;
+    Entry bin[27];
+    unsigned short total;
 };
 
 // Where the status of a move is counted (one Word each); RECORDS are reserved ones, AWAY_ those of the far ones that
@@ -41,7 +45,7 @@ struct Outbox {
 };
 
 // Fill out.order with the staged leavers sorted by bin, stably. Lane b returns the entry of bin b for a head.
-__device__ inline int sort_by_bin(Leavers& out, int staged, int lane) {
+__device__ inline Entry sort_by_bin(Leavers& out, int staged, int lane) {
     int place[STAGE / 32];
     out.histogram[lane] = 0;
     __syncwarp();
@@ -73,19 +77,19 @@ __device__ inline int sort_by_bin(Leavers& out, int staged, int lane) {
         if (k < staged) out.order[start + place[r]] = k;
     }
     __syncwarp();
-    return below | mine << 7;
+    return {(unsigned char)below, (unsigned char)mine};
 }
 
 // A head that leads to no leavers.
 __device__ inline void empty_head(RunHead& head, int lane) {
-    if (lane < 27) head.bin[lane] = 0;
+    if (lane < 27) head.bin[lane] = {0, 0};
     if (lane == 0) head.total = 0;
 }
 
 // The last run of a cell that has been through move_cells, -1 if it has none.
 __device__ inline int last_run(const RunHead* heads, int cell) {
     int run = heads[cell].total > 0 ? cell : -1;
-    while (run >= 0 && (heads[run].bin[0] & MORE_RUNS)) run = heads[run].next;
+    while (run >= 0 && (heads[run].total & MORE_RUNS)) run = heads[run].next;
     return run;
 }
 
@@ -98,7 +102,7 @@ __device__ inline bool flush(Leavers& out, int staged, Outbox& box, int cell, in
         if (base + POOL > box.capacity) return false;
         box.next = (unsigned)base, box.end = box.next + POOL;
     }
-    const int entry = sort_by_bin(out, staged, lane);
+    const Entry entry = sort_by_bin(out, staged, lane);
     Packet* to = (Packet*)(box.records + (Word)box.next * WORDS);
     const Packet* from = (const Packet*)out.records;
     for (int q = lane; q < staged * PACKETS; q += 32) {
@@ -109,11 +113,10 @@ __device__ inline bool flush(Leavers& out, int staged, Outbox& box, int cell, in
     if (tail >= 0) {
         if (lane == 0) head = box.n_cells + (int)atomicAdd(&box.status[EXTRA_RUNS], (Word)1);
         head = __shfl_sync(ALL, head, 0);
-        if (lane == 0) box.heads[tail].next = head;
-        if (lane < BINS) box.heads[tail].bin[lane] |= MORE_RUNS;
+        if (lane == 0) box.heads[tail].next = head, box.heads[tail].total |= MORE_RUNS;
     }
-    const int far = __shfl_sync(ALL, entry, STAY) >> 7;
-    if (lane < 27) box.heads[head].bin[lane] = (unsigned short)entry;
+    const int far = __shfl_sync(ALL, (int)entry.n, STAY);
+    if (lane < 27) box.heads[head].bin[lane] = entry;
     if (lane == 0) {
         box.heads[head].base = box.next;
         box.heads[head].total = (unsigned short)staged;

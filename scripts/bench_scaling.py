@@ -9,8 +9,8 @@ dimension: what exchanges cost, on one GPU.
 Starts the ranks itself, with the mpiexec beside this Python unless --mpiexec names another.
 Half of the cycles are timed as wholes (median and best); the other half, with the device synchronised at each change of
 stage, gives the split. "exchange" is ghosts and travelling particles, "reduce" global sums; both include the wait for
-slower ranks. On a machine that others use too, --turns N measures everything N times in turn and shows the runs of median
-time and the efficiency of each turn.
+slower ranks. On a machine that others use too, --turns N measures everything N times in turn and shows the runs of
+median time and the efficiency of each turn.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class SolverError(RuntimeError):
 class Solution:
     """What a solve gives back.
 
-    x : the solution, shape of b.  iterations : applications of the operator inside Krylov steps.
+    x : the solution, shape of b, until the next solve.  iterations : applications of the operator inside Krylov steps.
     residual : true ‖b − A x‖/‖b‖.  at_rounding : the tolerance lies below what float64 can reach and the residual has
     come to that floor; counted as converged.
     """
@@ -60,14 +60,20 @@ class PlainKrylov:
         return lambda: None
 
     @staticmethod
+    def bring(values, to):
+        """``to`` = a few numbers, on the host by the time that a `mark` made afterwards has been waited for."""
+        to[:] = values
+
+    @staticmethod
     def dots(basis, w):
         """(k,) products of the basis with ``w`` (n,)."""
         return basis @ w
 
     @staticmethod
-    def squares(*vectors):
-        """w · w of each of some vectors (n,)."""
-        return np.array([w @ w for w in vectors])
+    def residual(b, w, x, r):
+        """``r`` = b − w; returns b · b, r · r and x · x, (3,)."""
+        np.subtract(b, w, out=r)
+        return np.array([b @ b, r @ r, x @ x])
 
     @staticmethod
     def project_out(basis, h, w):
@@ -113,69 +119,86 @@ class Gmres:
         self.xp, self.restart, self.max_iterations = xp, restart, max_iterations
         self.reduce, self.record = reduce, record
         self.krylov = krylov or PlainKrylov
-        self._basis, self._w = xp.empty((restart + 1, size)), xp.empty(size)
-        self._column = self.krylov.column(restart)
+        self._basis = xp.empty((restart + 1, size))
+        self._w, self._b, self._x = xp.empty(size), xp.empty(size), xp.empty(size)
+        self._column, self._squares = self.krylov.column(restart), self.krylov.column(2)
         self._orthogonalised = record(self._orthogonalise)
         self._operator: Any = None
         self._shape: tuple[int, ...] = ()
         self._multiplied: Callable[[int], None] = self._multiply
+        self._measured: Callable[[], None] = self._measure
 
     def _apply(self, v):
         """The operator on a flat vector; what is returned lasts until the next call."""
         self._operator(v.reshape(self._shape), self._w.reshape(self._shape))
         return self._w
 
-    def _norms(self, *vectors) -> list[float]:
-        """Global 2-norms of some vectors, in one reduction."""
-        squares = self.reduce(self.krylov.squares(*vectors))
-        return np.sqrt(squares.get() if hasattr(squares, "get") else squares).tolist()
-
-    def solve(self, operator: Callable[[Any, Any], Any], b, x0=None, tolerance: float = 1e-12) -> Solution:
+    def solve(self, operator: Callable[[Any, Any], Any], b, x0=None, tolerance: float = 1e-12,
+              deliver: Callable[[Any], None] = lambda x: None) -> Solution:
         """Solve ``A x = b`` to ‖b − A x‖ ≤ tolerance·‖b‖.
 
         operator : ``operator(x, out)`` sets out = A x, both of b's shape.  b : array of any shape.  x0 : start, zero if
-        not given.
+        not given.  deliver : called with x while its residual is on its way, and again if that was not the end.
 
         Raises SolverError if the iterations run out or a number is not finite.
         """
         shape = b.shape
         if operator is not self._operator or shape != self._shape:
-            self._operator, self._shape, self._multiplied = operator, shape, self.record(self._multiply)
-        b = b.reshape(-1)
-        x = self.xp.zeros_like(b) if x0 is None else x0.reshape(-1).copy()
-        iterations, operator_norm, last = 0, 1.0, math.inf
+            self._operator, self._shape = operator, shape
+            self._multiplied, self._measured = self.record(self._multiply), self.record(self._measure)
+        x = self._x.reshape(shape)
+        self._b.reshape(shape)[...] = b
+        x[...] = 0.0 if x0 is None else x0
+        iterations, operator_norm, last, raw = 0, 1.0, math.inf, None
         while True:
-            residual_vector = b - self._apply(x)
-            b_norm, residual, x_norm = self._norms(b, residual_vector, x)
+            self._measured()
+            arrived = self.krylov.mark()
+            if raw is not None:
+                deliver(x)
+                operator_norm = max(operator_norm, float(np.linalg.norm(raw, 2)))
+            arrived()
+            b_norm, residual, x_norm = np.sqrt(self._squares).tolist()
             if not math.isfinite(b_norm):
                 raise SolverError("the right-hand side of the field solve is not finite (NaN or overflow)")
             if b_norm == 0.0:
-                return Solution(self.xp.zeros(shape), 0, 0.0)
+                x[...] = 0.0
+                residual, b_norm = 0.0, 1.0
             if not math.isfinite(residual):
                 raise SolverError(f"the residual is not finite after {iterations} iterations")
             floor = 4.0 * EPS * (b_norm + operator_norm * x_norm)
-            if residual <= tolerance * b_norm:
-                return Solution(x.reshape(shape), iterations, residual / b_norm)
-            if residual <= floor and residual > 0.5 * last:
-                return Solution(x.reshape(shape), iterations, residual / b_norm, at_rounding=True)
+            at_rounding = residual > tolerance * b_norm and floor >= residual > 0.5 * last
+            if residual <= tolerance * b_norm or at_rounding:
+                if raw is None:
+                    deliver(x)
+                return Solution(x, iterations, residual / b_norm, at_rounding)
             if iterations >= self.max_iterations:
                 raise SolverError(
                     f"GMRES stopped after {iterations} iterations at a relative residual of {residual / b_norm:.2e}; "
                     f"the tolerance is {tolerance:.1e}. Raise solver.max_iterations or solver.restart, or lower dt")
             target = max(tolerance * b_norm, 0.25 * floor)
-            steps, size = self._cycle(residual_vector, residual, x, target, self.max_iterations - iterations)
-            iterations, last = iterations + steps, residual
-            operator_norm = max(operator_norm, size)
+            raw = self._cycle(residual, target, self.max_iterations - iterations)
+            iterations, last = iterations + raw.shape[1], residual
 
-    def _cycle(self, r, r_norm: float, x, target: float, most: int) -> tuple[int, float]:
-        """One Krylov space from residual ``r``; updates ``x`` in place; returns steps taken and a norm of A."""
+    def _measure(self) -> None:
+        """The true residual, as the first basis vector; ``_squares`` = the squares of b, of it and of x.
+
+        One reduction.
+        """
+        squares = self.krylov.residual(self._b, self._apply(self._x), self._x, self._basis[0])
+        self.krylov.bring(self.reduce(squares), self._squares)
+
+    def _cycle(self, r_norm: float, target: float, most: int) -> np.ndarray:
+        """One Krylov space from the residual, which is the first basis vector, of norm ``r_norm``; updates x.
+
+        Returns A in the basis of the k steps taken, (k + 1, k).
+        """
         basis, krylov = self._basis, self.krylov
         m = min(self.restart, most)
         h = np.zeros((m + 1, m))
         rotations: list[tuple[float, float]] = []
         g = np.zeros(m + 1)
         g[0] = r_norm
-        self.xp.divide(r, r_norm, out=basis[0])
+        basis[0] /= r_norm
         raw = np.zeros((m + 1, m))
         k, begun = 0, False
         for k in range(1, m + 1):
@@ -189,18 +212,18 @@ class Gmres:
             arrived()
             column = self._column[: k + 1].copy()
             raw[: k + 1, k - 1] = column
-            if not np.isfinite(column).all():
+            size = math.sqrt(column @ column)
+            if not math.isfinite(size):
                 raise SolverError(f"the Krylov vector {k} is not finite")
             self._rotate(column, rotations, g, k)
             h[: k + 1, k - 1] = column
-            breakdown = raw[k, k - 1] <= EPS * np.linalg.norm(raw[: k + 1, k - 1])
-            if abs(g[k]) <= target or breakdown:
+            if abs(g[k]) <= target or raw[k, k - 1] <= EPS * size:
                 break
         try:
-            krylov.add(basis[:k], np.linalg.solve(h[:k, :k], g[:k]), x)
+            krylov.add(basis[:k], np.linalg.solve(h[:k, :k], g[:k]), self._x)
         except np.linalg.LinAlgError:
             raise SolverError(f"GMRES broke down after {k} steps: the operator is singular") from None
-        return k, float(np.linalg.norm(raw[: k + 1, :k], 2))
+        return raw[: k + 1, :k]
 
     def _multiply(self, k: int) -> None:
         """The product with the last of the first k basis vectors."""

@@ -134,6 +134,11 @@ class Krylov:
         """A function that waits for the work up to here: all of it is done."""
         return lambda: None
 
+    @staticmethod
+    def bring(values, to) -> None:
+        """``to`` = a few numbers."""
+        to[:] = values
+
     def _ranges(self, rows: int, n: int) -> list[tuple[int, int]]:
         """The pieces of a vector of n, in ranges that are worth a call each."""
         pieces = -(-n // PIECE)
@@ -155,9 +160,10 @@ class Krylov:
         """(k,) products of the basis with ``w`` (n,)."""
         return self._sums(dots, _rounded_up(len(basis)), basis, w)[:len(basis)]
 
-    def squares(self, *vectors) -> np.ndarray:
-        """w · w of each of some vectors (n,)."""
-        return np.concatenate([self.dots(w[None], w) for w in vectors])
+    def residual(self, b, w, x, r) -> np.ndarray:
+        """``r`` = b − w; returns b · b, r · r and x · x, (3,)."""
+        np.subtract(b, w, out=r)
+        return np.concatenate([self.dots(v[None], v) for v in (b, r, x)])
 
     def project_out(self, basis, h, w) -> np.ndarray:
         """``w −= h · basis`` in place; returns (k + 1,): products of the basis with the new w, and its square."""

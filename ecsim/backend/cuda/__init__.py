@@ -242,6 +242,12 @@ class CudaBackend:
         runtime.memcpyAsync(to.ctypes.data, a.data.ptr, a.nbytes, runtime.memcpyDeviceToHost,
                             self.xp.cuda.get_current_stream().ptr)
 
+    def copy_from_host(self, a: np.ndarray, to) -> None:
+        """The inverse: begin to copy from page-locked memory, which must stay as it is until a later `mark`."""
+        runtime = self.xp.cuda.runtime
+        runtime.memcpyAsync(to.data.ptr, a.ctypes.data, a.nbytes, runtime.memcpyHostToDevice,
+                            self.xp.cuda.get_current_stream().ptr)
+
     def mark(self) -> Callable[[], None]:
         """A function that waits until the device has done what it was given up to here."""
         event = self.xp.cuda.Event(disable_timing=True)

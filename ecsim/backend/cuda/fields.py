@@ -115,6 +115,8 @@ class Krylov:
         self.backend, self.mark = backend, backend.mark
         self._partial = backend.xp.empty(2 * MOST_PARTS)
         self._arrived = backend.xp.zeros(1, np.uint32)
+        self._y = self._y_host = backend.xp.empty(0)
+        self.bring = backend.copy_to_host
 
     def column(self, most: int) -> np.ndarray:
         """Room on the host for the coefficients of one of so many steps, (most + 1,)."""
@@ -124,12 +126,12 @@ class Krylov:
         """basis (k, n), w (n,) -> basis @ w (k,), on the device."""
         return self._products(basis, w)[:-1]
 
-    def squares(self, *vectors):
-        """w · w of each of some vectors (n,), on the device."""
-        out = self.backend.xp.empty(len(vectors) + 1)
-        for k, w in enumerate(vectors):
-            self._project(w[None], None, w, out[k:])
-        return out[:-1]
+    def residual(self, b, w, x, r):
+        """``r`` = b − w; returns b · b, r · r and x · x, (3,) on the device."""
+        out, blocks = self.backend.xp.empty(3), min(-(-len(b) // ELEMENTS_PER_BLOCK), MOST_PARTS // 4)
+        self.backend.launch("fields_krylov.cu", "residual", (blocks, 1), 128,
+                            (b, w, x, len(b), r, self._partial, out, self._arrived), VECTORS=8, SUBTRACT=0)
+        return out
 
     def project_out(self, basis, h, w):
         """w −= h @ basis in place; returns (k + 1,) on the device: basis @ w of the new w, then w · w."""
@@ -151,8 +153,13 @@ class Krylov:
         self.backend.copy_to_host(found, column)
 
     def add(self, basis, y, x) -> None:
-        """``x += y · basis`` in place; y on the host."""
-        self._add(basis, 1.0, self.backend.from_host(y), x)
+        """``x += y · basis`` in place; y on the host. What is done until a `mark` must be over before the next call."""
+        if len(y) > len(self._y):
+            self._y, self._y_host = self.backend.xp.empty(len(y)), self.column(len(y) - 1)
+        host, device = self._y_host[:len(y)], self._y[:len(y)]
+        host[:] = y
+        self.backend.copy_from_host(host, device)
+        self._add(basis, 1.0, device, x)
 
     def _add(self, basis, sign: float, y, x) -> None:
         self._vectors("add_up", basis, sign, y, x, *basis.shape)

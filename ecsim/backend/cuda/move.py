@@ -20,7 +20,7 @@ from ecsim.grid import roomy
 STATUS_WORDS = 9                            # of kernels/outbox.cuh, in this order:
 (RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, LEAVERS, AWAY_LOW, AWAY_HIGH,
  CELLS_DRAWN) = range(STATUS_WORDS)
-STAGE = 96                                  # leavers a cell stages before it writes a run, kernels/outbox.cuh
+STAGE = 128                                 # leavers a cell stages before it writes a run, at least: kernels/outbox.cuh
 LEAST_IN_FULL_RUN = STAGE - 64              # a run is written early only where fewer than 64 places are left
 POOL = 512                                  # records a warp reserves at a time, kernels/outbox.cuh
 HEAD_BYTES = 64
