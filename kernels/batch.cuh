@@ -6,13 +6,13 @@
 #include "push.cuh"
 
 #ifndef OCCUPANCY
-#define OCCUPANCY 3                // blocks per multiprocessor the registers must allow
+#define OCCUPANCY 4                // blocks per multiprocessor the registers must allow
 #define MOST (ORDER == 1 ? 64 : 32)  // particles of a batch, where shared memory allows
 #endif
 constexpr int WARPS = 4;
 constexpr int ROWS = 3 + WEIGHTS + IDS;  // 8-byte components besides the position: v, w, id
 constexpr int PARTICLE_BYTES = DIM * sizeof(POS) + 8 * ROWS;
-constexpr int ROOM = 75 * 1024 / WARPS - sizeof(Fields) - sizeof(Leavers);  // bytes for two batches and the ring of a warp
+constexpr int ROOM = 56 * 1024 / WARPS - sizeof(Fields) - sizeof(Leavers);  // bytes for two batches and the ring of a warp
 constexpr int BATCH = (2 * MOST + 64) * PARTICLE_BYTES <= ROOM ? MOST : 32, EACH = BATCH / 32;
 
 // Particles on their way. A lane fetches 16 bytes at a time, so slots are fetched from a multiple of ALIGNED on.

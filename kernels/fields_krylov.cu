@@ -6,7 +6,7 @@
 // w -= Σ h_j basis_j, then the same of the new w. An element is subtracted from all vectors first and multiplied with them
 // afterwards, when the L1 cache still holds what was read. A block leaves its part of every sum in partial[j][block], and
 // the block that comes last adds those up: the order of the additions depends on the sizes alone.
-// residual; close_step and add_up, with any number of vectors (SUBTRACT and VECTORS mean nothing to these three).
+// residual and normalise; close_step and add_up, with any number of vectors (SUBTRACT and VECTORS mean nothing to these).
 constexpr unsigned ALL = 0xffffffffu;
 constexpr double TINY = 2.2250738585072014e-308;
 
@@ -98,6 +98,12 @@ extern "C" __global__ void __launch_bounds__(128)
         if (threadIdx.x == 0) partial[j * gridDim.x + blockIdx.x] = sum[j];
     }
     add_up_parts(partial, 3, out, arrived);
+}
+
+// r /= √squares[1]. r (n).
+extern "C" __global__ void __launch_bounds__(128) normalise(double* r, const double* __restrict__ squares, long long n) {
+    const double norm = fmax(sqrt(squares[1]), TINY);
+    for (long long at = blockIdx.x * 128LL + threadIdx.x; at < n; at += gridDim.x * 128LL) r[at] /= norm;
 }
 
 // w + sign Σ h_j basis_j[at].

@@ -56,21 +56,21 @@ __device__ inline int sum_below(int n, int lane) {
     return sum - n;
 }
 
-// A cell that waits for arrivals: its particles and slots, and the first run of the bin that this lane looks after.
+// A cell that waits for arrivals: its particles and slots, and the first two runs of the bin that this lane looks after.
 struct Home {
     int cell, mine, needed;
     Slot begin, end;
-    Segment run;
+    Segment run, second;
 };
 
-// Its arrivals sorted out. This lane's bin: `before` of the first runs' records lie in bins below, `put` of all
+// Its arrivals sorted out. This lane's bin: `before` of the first two runs' records lie in bins below, `put` of all
 // arrivals. Where there are no further runs, they go behind the cell's own particles one after the other; then they are
 // counted from `lead` on, and the cell's last `lead` particles, which begin at a multiple of eight slots, are written
 // again with them: sectors of 32 bytes are written whole.
 struct Mail {
     unsigned whole;  // particles of the cell with the arrivals
     int before, put, n_first, lead;
-    bool scattered;
+    bool double_runs, scattered;
 };
 
 // Of the particle that this lane has on its way: its bin, and its slot counted from the cell's own particles on.
@@ -86,7 +86,8 @@ struct Letters {
 // need : particles the cell has with its arrivals; where that exceeds its slots nothing is appended, count < need stays
 //        as it was and the cell is counted in status[SHORT_CELLS]. again = 1: only such cells, after the store has grown.
 // While a warp puts 32 arrivals into their slots, the next 32, of this cell or the next one, are on their way from the outbox,
-// and for the cell after that the heads of the runs. It takes RUN cells in a row, whose sources lie in the same cache lines.
+// and for the two cells after that the heads of the second and of the first runs. It takes RUN cells in a row, whose sources
+// lie in the same cache lines.
 constexpr int RUN = 8;
 
 extern "C" __global__ void __launch_bounds__(128)
@@ -106,8 +107,9 @@ extern "C" __global__ void __launch_bounds__(128)
     auto look = [&]() {
         const bool there = walk.cell < n_cells;
         const int c = there ? walk.cell : 0, source = there ? source_of(grid, walk, bin) : 0;
-        const Home h = {walk.cell,      count[c],           again ? need[c] : -1,
-                        (Slot)first[c], (Slot)first[c + 1], segment(heads, source, bin)};
+        const Home h = {walk.cell,        count[c],           again ? need[c] : -1,
+                        (Slot)first[c],   (Slot)first[c + 1], segment(heads, source, bin),
+                        {0, 0, {0, 0}, 0}};
         walk.step(grid, (walk.cell + 1) % RUN ? one : jump);
         return h;
     };
@@ -119,7 +121,12 @@ extern "C" __global__ void __launch_bounds__(128)
         for (int step = 16; step > 0; step /= 2)
             if (__shfl_sync(ALL, m.before, from_bin + step) <= j) from_bin += step;
         const int in_bin = j - __shfl_sync(ALL, m.before, from_bin), put = __shfl_sync(ALL, m.put, from_bin) + in_bin;
-        const Word from = __shfl_sync(ALL, h.run.first(), from_bin) + in_bin;
+        Word from = __shfl_sync(ALL, h.run.first(), from_bin) + in_bin;
+        if (m.double_runs) {
+            const int in_second = in_bin - __shfl_sync(ALL, (int)h.run.entry.n, from_bin);
+            const Word second = __shfl_sync(ALL, h.second.first(), from_bin);
+            if (in_second >= 0) from = second + in_second;
+        }
         if (j >= 0 && j < m.n_first) {
 #pragma unroll
             for (int k = 0; k < PACKETS; ++k)
@@ -156,14 +163,16 @@ extern "C" __global__ void __launch_bounds__(128)
     };
     auto sort_out = [&](Home& h) {
         Mail m;
-        if (bin == STAY || h.cell >= n_cells || (again && h.needed == h.mine)) h.run.entry.n = 0, h.run.total = 0;
-        int total = h.run.entry.n;
-        for (Segment run = h.run; run.more();) {
+        if (bin == STAY || h.cell >= n_cells || (again && h.needed == h.mine)) h.run = h.second = {0, 0, {0, 0}, 0};
+        const int early = h.run.entry.n + h.second.entry.n;
+        int total = early;
+        for (Segment run = h.second; run.more();) {
             run = following(heads, run, bin);
             total += run.entry.n;
         }
-        m.before = sum_below(h.run.entry.n, lane);
-        m.scattered = __any_sync(ALL, h.run.more());
+        m.before = sum_below(early, lane);
+        m.double_runs = __any_sync(ALL, h.run.more());
+        m.scattered = __any_sync(ALL, h.second.more());
         m.put = m.scattered ? sum_below(total, lane) : m.before;
         m.whole = h.mine + __shfl_sync(ALL, m.put, 31);
         m.n_first = m.whole > h.end - h.begin ? 0 : __shfl_sync(ALL, m.before, 31);
@@ -171,13 +180,16 @@ extern "C" __global__ void __launch_bounds__(128)
         return m;
     };
 
-    Home here = look(), next = look();
+    auto look_further = [&](Home& h) { h.second = following(heads, h.run, bin); };
+    Home here = look(), next = look(), after = look();
+    look_further(here), look_further(next);
     int current = 0;
     const int warp = threadIdx.x >> 5;
     Mail mail = sort_out(here);
     Place place = take(here, mail, 0, all[0][warp].words);
     while (here.cell < n_cells) {
-        const Home after = look();
+        const Home last = look();
+        look_further(after);
         const Mail next_mail = sort_out(next);
         const bool fits = mail.whole <= here.end - here.begin;
         if (lane == 0) {
@@ -196,6 +208,8 @@ extern "C" __global__ void __launch_bounds__(128)
             settle(here, mail, i, place, all[current][warp].words);
             place = coming, current ^= 1, i += 32;
         } while (i < n);
+        if (mail.scattered) mail.put += here.run.entry.n, mail.double_runs = false;
+        here.run = here.second;
         while (fits && __any_sync(ALL, here.run.more())) {  // further runs, one after the other
             Word* free = all[current ^ 1][warp].words;
             mail.put += here.run.entry.n;
@@ -208,6 +222,6 @@ extern "C" __global__ void __launch_bounds__(128)
                 settle(here, mail, k, late, free);
             }
         }
-        here = next, mail = next_mail, next = after;
+        here = next, mail = next_mail, next = after, after = last;
     }
 }

@@ -6,8 +6,8 @@
 
 #include "wander.cuh"
 
-constexpr int STAGE = WORDS <= 6 ? 192 : 128;  // leavers a cell stages in shared memory before it writes a run; at most 255
-constexpr int POOL = 512;                      // records a warp reserves at a time
+constexpr int STAGE = 96;  // leavers a cell stages in shared memory before it writes a run; at most 255
+constexpr int POOL = 512;  // records a warp reserves at a time
 constexpr unsigned short MORE_RUNS = 1 << 15;
 
 // Of a bin: the number of its records, and behind how many others of the run they begin.

@@ -21,7 +21,7 @@ from ecsim.backend.cuda.store import SLACK
 from ecsim.grid import Block, Grid, Part
 
 DT, SPEED = 1.0, 0.0343          # cells a step: 8 % leave their cell
-VARIANTS = [{"OCCUPANCY": occupancy, "MOST": batch} for occupancy, batch in ((3, 64), (3, 32), (2, 96))]
+VARIANTS = [{"OCCUPANCY": occupancy, "MOST": batch} for occupancy, batch in ((4, 64), (3, 64), (5, 32))]
 
 
 class TimedBackend(CudaBackend):

@@ -158,6 +158,8 @@ def test_krylov_like_numpy(backend, rng, k, n, parts, monkeypatch):
     np.testing.assert_allclose(backend.to_host(squares), PlainKrylov.residual(w, basis[0], basis[-1], expected),
                                rtol=1e-13)
     np.testing.assert_array_equal(backend.to_host(r), expected)
+    backend.krylov.normalise(r, squares)
+    np.testing.assert_allclose(backend.to_host(r), expected / np.linalg.norm(expected), rtol=1e-15 * n + 1e-14)
     products = backend.to_host(backend.krylov.project_out(*on_device))
     w -= h @ basis
     assert np.abs(backend.to_host(on_device[2]) - w).max() <= scale
@@ -217,9 +219,9 @@ def test_five_launches_an_iteration(backend, rng, monkeypatch):
     k = solver.solve(FieldOperator(matrix, matrix.halo, 0.1), b, tolerance=1e-9).iterations
     assert k > 3
     for name, in_a_step, beside in (("pad", 1, 2), ("matvec", 1, 2), ("project", 2, 0), ("close_step", 1, 0),
-                                    ("residual", 0, 2), ("add_up", 0, 1)):
+                                    ("residual", 0, 2), ("normalise", 0, 2), ("add_up", 0, 1)):
         assert launched.count(name) == in_a_step * k + beside, name
-    assert len(launched) == 5 * k + 7
+    assert len(launched) == 5 * k + 9
 
 
 @pytest.mark.parametrize(("restart", "size"), [(4, 2e-2), (30, 2e-2), (60, 0.65)])

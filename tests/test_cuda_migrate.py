@@ -85,7 +85,7 @@ class Mailbox:
     """Stands for the exchange between two blocks: keeps what goes to the other one and hands over what came from it."""
 
     def __init__(self, block, axis, xp) -> None:
-        self.block, self.axis, self.xp, self.arrived, self.other = block, axis, xp, None, None
+        self.block, self.axis, self.split, self.xp, self.arrived, self.other = block, axis, (axis,), xp, None, None
         here = np.arange(block.grid.cells[axis]) - block.origin[axis]
         away = 1 if block.origin[axis] else 2
         self.sides = np.where((here >= 0) & (here < block.cells[axis]), 0, away).astype(np.int8)

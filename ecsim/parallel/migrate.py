@@ -23,8 +23,8 @@ class Migration:
     types are viewed as float64 and never computed with). Raises ValueError if the cells of the grid cannot be numbered
     by 32 bits, which stores use.
 
-    ``axis`` : the first dimension that is cut.  ``sides`` : int8, where a particle with a coordinate along it goes
-    first: 0 it stays, 1 to the low, 2 to the high neighbour.
+    ``split``, ``axis`` : the dimensions that are cut, and the first of them.  ``sides`` : int8, where a particle with
+    a coordinate along it goes first: 0 it stays, 1 to the low, 2 to the high neighbour.
     """
 
     def __init__(self, topology: Topology, transport) -> None:
@@ -34,8 +34,11 @@ class Migration:
         self.neighbours = topology.neighbours(transport.rank)
         if topology.grid.n_nodes >= MOST_CELLS:
             raise ValueError(f"{topology.grid.n_nodes:,} cells; on several ranks fewer than 2^31 are allowed")
-        self.axis = topology.split[0]
-        steps = self._steps(self.axis, np.arange(topology.grid.cells[self.axis]))
+        self.split, self.axis = topology.split, topology.split[0]
+        n = topology.grid.cells[self.axis]
+        steps = self._steps(self.axis, np.arange(n))
+        if self.axis in topology.loops:  # who is in the lower half now has left over the high face
+            steps = np.where(np.arange(n) < n // 2, 1, -1)
         self.sides = np.where(steps < 0, 1, np.where(steps > 0, 2, 0)).astype(np.int8)
 
     def exchange(self, travellers, numbers: tuple[int, int, int] | None = None, meanwhile: Sequence = ()):

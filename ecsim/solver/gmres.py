@@ -76,6 +76,12 @@ class PlainKrylov:
         return np.array([b @ b, r @ r, x @ x])
 
     @staticmethod
+    def normalise(r, squares):
+        """``r`` /= its norm, with the squares of `residual`, summed over all ranks."""
+        with np.errstate(invalid="ignore"):
+            r /= max(math.sqrt(squares[1]), TINY)
+
+    @staticmethod
     def project_out(basis, h, w):
         """``w −= h · basis`` in place; returns (k + 1,): products of the basis with the new w, and its square."""
         w -= h @ basis
@@ -153,7 +159,10 @@ class Gmres:
         while True:
             self._measured()
             arrived = self.krylov.mark()
-            if raw is not None:
+            begun = self.krylov.ahead and raw is None
+            if begun:
+                self._multiplied(1)
+            elif raw is not None:
                 deliver(x)
                 operator_norm = max(operator_norm, float(np.linalg.norm(raw, 2)))
             arrived()
@@ -176,20 +185,22 @@ class Gmres:
                     f"GMRES stopped after {iterations} iterations at a relative residual of {residual / b_norm:.2e}; "
                     f"the tolerance is {tolerance:.1e}. Raise solver.max_iterations or solver.restart, or lower dt")
             target = max(tolerance * b_norm, 0.25 * floor)
-            raw = self._cycle(residual, target, self.max_iterations - iterations)
+            raw = self._cycle(residual, target, self.max_iterations - iterations, begun)
             iterations, last = iterations + raw.shape[1], residual
 
     def _measure(self) -> None:
-        """The true residual, as the first basis vector; ``_squares`` = the squares of b, of it and of x.
+        """The true residual, normalised, as the first basis vector; ``_squares`` = the squares of b, of it and of x.
 
         One reduction.
         """
-        squares = self.krylov.residual(self._b, self._apply(self._x), self._x, self._basis[0])
-        self.krylov.bring(self.reduce(squares), self._squares)
+        squares = self.reduce(self.krylov.residual(self._b, self._apply(self._x), self._x, self._basis[0]))
+        self.krylov.normalise(self._basis[0], squares)
+        self.krylov.bring(squares, self._squares)
 
-    def _cycle(self, r_norm: float, target: float, most: int) -> np.ndarray:
-        """One Krylov space from the residual, which is the first basis vector, of norm ``r_norm``; updates x.
+    def _cycle(self, r_norm: float, target: float, most: int, begun: bool) -> np.ndarray:
+        """One Krylov space from the residual, of norm ``r_norm``; updates x.
 
+        begun : whether the product with the first basis vector has been made.
         Returns A in the basis of the k steps taken, (k + 1, k).
         """
         basis, krylov = self._basis, self.krylov
@@ -198,9 +209,8 @@ class Gmres:
         rotations: list[tuple[float, float]] = []
         g = np.zeros(m + 1)
         g[0] = r_norm
-        basis[0] /= r_norm
         raw = np.zeros((m + 1, m))
-        k, begun = 0, False
+        k = 0
         for k in range(1, m + 1):
             if not begun:
                 self._multiplied(k)

@@ -165,6 +165,12 @@ class Krylov:
         np.subtract(b, w, out=r)
         return np.concatenate([self.dots(v[None], v) for v in (b, r, x)])
 
+    @staticmethod
+    def normalise(r, squares) -> None:
+        """``r`` /= its norm, with the squares of `residual`, summed over all ranks."""
+        with np.errstate(invalid="ignore"):
+            r /= max(math.sqrt(squares[1]), TINY)
+
     def project_out(self, basis, h, w) -> np.ndarray:
         """``w −= h · basis`` in place; returns (k + 1,): products of the basis with the new w, and its square."""
         many = _filled_up(h)

@@ -133,6 +133,11 @@ class Krylov:
                             (b, w, x, len(b), r, self._partial, out, self._arrived), VECTORS=8, SUBTRACT=0)
         return out
 
+    def normalise(self, r, squares) -> None:
+        """``r`` /= its norm, with the squares of `residual`, summed over all ranks, on the device."""
+        self.backend.launch("fields_krylov.cu", "normalise", (-(-len(r) // ELEMENTS_PER_BLOCK), 1), 128,
+                            (r, squares, len(r)), VECTORS=8, SUBTRACT=0)
+
     def project_out(self, basis, h, w):
         """w −= h @ basis in place; returns (k + 1,) on the device: basis @ w of the new w, then w · w."""
         if len(basis) > MOST_VECTORS:

@@ -59,12 +59,14 @@ def append(store, rows) -> None:
     _launch(store, "append_rows", store.n_cells,
             (*store.rows, store.first, store.count, rows, order, starts, added, store.n_cells))
     store.n_inserted += n
-    store.late = rows, cells, added
+    store.backend.copy_to_host(added[store.n_cells:], store.late_seen)
+    store.late = rows, cells, added, store.backend.mark()
 
 
-def append_late(store, rows, cells, added) -> None:
+def append_late(store, rows, cells, added, arrived) -> None:
     """Sort in those rows that ``append`` has left, if there are any."""
-    if int(added[store.n_cells]):
+    arrived()
+    if store.late_seen[0]:
         late = added[cells] > 0
         store.n_inserted -= int(late.sum())
         store.insert(cells[late], _batch(store, rows[late]))

@@ -20,7 +20,7 @@ from ecsim.grid import roomy
 STATUS_WORDS = 9                            # of kernels/outbox.cuh, in this order:
 (RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, LEAVERS, AWAY_LOW, AWAY_HIGH,
  CELLS_DRAWN) = range(STATUS_WORDS)
-STAGE = 128                                 # leavers a cell stages before it writes a run, at least: kernels/outbox.cuh
+STAGE = 96                                  # leavers a cell stages before it writes a run, kernels/outbox.cuh
 LEAST_IN_FULL_RUN = STAGE - 64              # a run is written early only where fewer than 64 places are left
 POOL = 512                                  # records a warp reserves at a time, kernels/outbox.cuh
 HEAD_BYTES = 64
@@ -38,12 +38,12 @@ def rows_of(arrays: dict) -> tuple:
 class Outbox:
     """Work space of the mover, shared by all species of a backend: records, run heads, counters, per-cell numbers.
 
-    ``status`` : the counters above, of the latest move.  ``progress`` : (n_cells, 2) slots a full outbox has left
-    unbinned.  ``need`` : (n_cells,) particles a cell has with its arrivals.
+    ``status`` : the counters above, of the latest move, and ``seen`` on the host.  ``progress`` : (n_cells, 2) slots
+    that a full outbox has left unbinned.  ``need`` : (n_cells,) particles a cell has with its arrivals.
     """
 
-    def __init__(self, xp) -> None:
-        self.xp = xp
+    def __init__(self, xp, page_locked=np.zeros) -> None:
+        self.xp, self.seen = xp, page_locked(STATUS_WORDS).view(np.uint64)
         self.words = xp.empty(0, np.uint64)
         self.heads = xp.empty((0, HEAD_BYTES), np.uint8)
         self.status = xp.zeros(STATUS_WORDS, np.uint64)
@@ -148,11 +148,14 @@ class Flight:
             if store.migration is not None:
                 self._counted = migrate.count(store)
                 self._rows = migrate.pack(store, self._counted, store.most_travellers)
+            store.backend.copy_to_host(status, store.backend.outbox.seen)
+            self._arrived = store.backend.mark()
 
     def depart(self) -> None:
         """Finish what a full cell or outbox has left, and take far leavers out of the outbox, if there may be any."""
         store, backend, outbox = self.store, self.store.backend, self.store.backend.outbox
-        status = backend.to_host(outbox.status)
+        self._arrived()
+        status = outbox.seen
         while status[UNBINNED]:
             plan = _plan(store, False)
             outbox.grow(store.n_cells, status, POOL * WARPS * plan[2], store.record_words)

@@ -55,6 +55,7 @@ class CudaParticleStore:
         xp = backend.xp
         self.flight: mover.Flight | None = None
         self.late: tuple | None = None
+        self.late_seen = backend.page_locked(1).view(np.int32)[:1]
         self.most_travellers = 0
         self.plans: dict[bool, tuple] = {}
         self.sides = None if migration is None else xp.asarray(migration.sides)
@@ -117,10 +118,8 @@ class CudaParticleStore:
 
     @cached_property
     def cut(self) -> int:
-        """Bit k: the block does not span the box along axis k of three, right-aligned."""
-        whole = self.block.grid.cells
-        cuts = [n < all_cells for n, all_cells in zip(self.block.cells, whole, strict=True)]
-        return sum(1 << k + 3 - len(whole) for k, is_cut in enumerate(cuts) if is_cut)
+        """Bit k: the box is cut along axis k of three, right-aligned."""
+        return sum(1 << k + 3 - self.block.d for k in (self.migration.split if self.migration else ()))
 
     @cached_property
     def uniform_weight(self) -> float:
