@@ -26,7 +26,7 @@ def advance(p: Plasma, inspect: Callable[[Plasma], None] | None = None) -> None:
                 s.store.push(0.5 * dt)                                        # x^{1/2} = x^0 + ½Δt v^0      (1)
 
     with phase("assembly"):
-        halo.pad(ops.to_nodes(p.B), p.B_nodes)
+        p.average_B()                                                         # B^n at nodes
         p.mass_matrix.clear()
         p.moments[...] = 0.0
         p.backend.assemble(p.stores, p.betas, method=p.method,                # ρ, Ĵ, M at x^{n+1/2}       (4–6)
@@ -40,7 +40,7 @@ def advance(p: Plasma, inspect: Callable[[Plasma], None] | None = None) -> None:
         E = p.E[p.owned]
         source = E + theta * dt * (ops.curl_to_nodes(p.B) - J_hat)                                     #   (8)
         p.solution = p.gmres.solve(p.field_operator, source, p.guess(E), p.tolerance,
-                                   lambda x: halo.pad(x, p.E_theta))          # E^{n+θ}
+                                   p.spread_E)                                # E^{n+θ}, to p.E_theta
 
     if inspect is not None:
         inspect(p)

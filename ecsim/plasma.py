@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from ecsim.fields.operators import FieldOperators, field_energy
@@ -50,8 +53,10 @@ class Plasma:
         self.operators = FieldOperators(block, staggered and staggered(block))
         self.mass_matrix = MassMatrix(block, halo, backend)
         self.field_operator = FieldOperator(self.mass_matrix, halo, theta * dt)
-        self.gmres = Gmres(xp, 3 * block.n_cells, restart, max_iterations, backend.krylov, halo.sum,
-                           **self._recorder(graphs))
+        record = self._recorder(graphs)
+        self.gmres = Gmres(xp, 3 * block.n_cells, restart, max_iterations, backend.krylov, halo.sum, record)
+        self.average_B = record(partial(_average, halo, self.operators, self.B, self.B_nodes))
+        self.spread_E = record(partial(halo.pad, self.gmres.x.reshape(3, *block.cells), self.E_theta))
         self.solution: Solution | None = None
         self.previous_E = None
         self.stop_requested = self.stopping = False
@@ -61,10 +66,10 @@ class Plasma:
         self._first_numbers = self._numbers
         self._check_finite("at the start")
 
-    def _recorder(self, graphs: bool) -> dict:
-        """What GMRES records with, where backend and transport let it."""
+    def _recorder(self, graphs: bool) -> Callable[[Callable], Callable]:
+        """What records functions for the device, where backend and transport let it; else leaves them as they are."""
         make, transport = getattr(self.backend, "graph_recorder", None), self.halo.transport
-        return {"record": make(transport)} if graphs and make and transport.stream_ordered else {}
+        return make(transport) if graphs and make and transport.stream_ordered else lambda function: function
 
     def set_fields(self, E, B) -> None:
         """Take owned nodal E and centred B from the host and fill the ghosts (collective)."""
@@ -168,3 +173,8 @@ class Plasma:
     def n_particles(self) -> int:
         """Macro-particles of all species on all ranks."""
         return int(self._numbers.sum())
+
+
+def _average(halo, operators, B, B_nodes) -> None:
+    """``B_nodes`` = B at the nodes, with ghosts."""
+    halo.pad(operators.to_nodes(B), B_nodes)

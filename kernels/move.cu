@@ -4,10 +4,11 @@
 // variants: DIM=3 ORDER=1,2 POS=float WEIGHTS=1 IDS=1 GATHER=float KICK=1
 // variants: DIM=1 ORDER=1 POS=double WEIGHTS=0 IDS=1 GATHER=float KICK=1
 //
-// One warp owns a cell at a time. Cells are given out in order, to whoever is through with one: warps stay together in memory,
-// which takes and gives neighbouring particles faster. E and B come to a cell once, as polynomials in shared memory. It takes the cell's slots in batches, lane -> particles lane, lane + 32; while it works on one
-// batch, the next, be it of this cell or of the next, is on its way to shared memory. Those that stay go through a ring of two
-// blocks there, and are written back compacted and in order, a block at a time, never behind a slot that is still to be read:
+// One warp owns a cell at a time. Cells are given out in order, to whoever is through with one: warps stay close together,
+// which memory likes. E and B come to a cell once, as polynomials in shared memory. A warp takes a cell's slots in batches,
+// lane -> particles lane, lane + 32; while it works on one batch, the next, be it of this cell or of the next, is on its way to
+// shared memory. Those that stay go through a ring of two blocks there, and are written back compacted and in order, a block
+// at a time, never behind a slot that is still to be read:
 //
 //     slots  | stay 0 … stay-1 |  gap  | batch in registers | to be read … |   slack   |
 //

@@ -5,8 +5,7 @@
 //
 // One warp owns a cell at a time, lane b < 3^DIM looks after bin b: the leavers in direction b of the cell one step back
 // along b. Arrivals are appended behind the cell's own particles bin by bin, within a bin in the order in which the sending
-// cell met them: an order that depends on the particles alone. Far leavers are left in the outbox, for
-// migrate.cu.
+// cell met them: an order that depends on the particles alone. Far leavers are left in the outbox, for migrate.cu.
 #define ORDER 1
 #include "async.cuh"
 #include "outbox.cuh"

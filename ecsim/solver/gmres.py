@@ -117,6 +117,8 @@ class Gmres:
     reduce : sums a small device array over ranks, the identity on one rank.
     record : makes of a function of whole numbers, which returns nothing and whose work is the device's alone, one that
     does the same with less to do for the host.
+
+    ``x`` (size,) : the solution that is being worked on, always the same array.
     """
 
     def __init__(self, xp, size: int, restart: int = 30, max_iterations: int = 500, krylov: Any = None,
@@ -126,7 +128,7 @@ class Gmres:
         self.reduce, self.record = reduce, record
         self.krylov = krylov or PlainKrylov
         self._basis = xp.empty((restart + 1, size))
-        self._w, self._b, self._x = xp.empty(size), xp.empty(size), xp.empty(size)
+        self._w, self._b, self.x = xp.empty(size), xp.empty(size), xp.empty(size)
         self._column, self._squares = self.krylov.column(restart), self.krylov.column(2)
         self._orthogonalised = record(self._orthogonalise)
         self._operator: Any = None
@@ -140,11 +142,12 @@ class Gmres:
         return self._w
 
     def solve(self, operator: Callable[[Any, Any], Any], b, x0=None, tolerance: float = 1e-12,
-              deliver: Callable[[Any], None] = lambda x: None) -> Solution:
+              deliver: Callable[[], None] = lambda: None) -> Solution:
         """Solve ``A x = b`` to ‖b − A x‖ ≤ tolerance·‖b‖.
 
         operator : ``operator(x, out)`` sets out = A x, both of b's shape.  b : array of any shape.  x0 : start, zero if
-        not given.  deliver : called with x while its residual is on its way, and again if that was not the end.
+        not given.  deliver : called once ``self.x`` may be the solution, while its residual is on its way, and again if
+        that was not the end.
 
         Raises SolverError if the iterations run out or a number is not finite.
         """
@@ -152,7 +155,7 @@ class Gmres:
         if operator is not self._operator or shape != self._shape:
             self._operator, self._shape = operator, shape
             self._multiplied, self._measured = self.record(self._multiply), self.record(self._measure)
-        x = self._x.reshape(shape)
+        x = self.x.reshape(shape)
         self._b.reshape(shape)[...] = b
         x[...] = 0.0 if x0 is None else x0
         iterations, operator_norm, last, raw = 0, 1.0, math.inf, None
@@ -163,7 +166,7 @@ class Gmres:
             if begun:
                 self._multiplied(1)
             elif raw is not None:
-                deliver(x)
+                deliver()
                 operator_norm = max(operator_norm, float(np.linalg.norm(raw, 2)))
             arrived()
             b_norm, residual, x_norm = np.sqrt(self._squares).tolist()
@@ -178,7 +181,7 @@ class Gmres:
             at_rounding = residual > tolerance * b_norm and floor >= residual > 0.5 * last
             if residual <= tolerance * b_norm or at_rounding:
                 if raw is None:
-                    deliver(x)
+                    deliver()
                 return Solution(x, iterations, residual / b_norm, at_rounding)
             if iterations >= self.max_iterations:
                 raise SolverError(
@@ -193,7 +196,7 @@ class Gmres:
 
         One reduction.
         """
-        squares = self.reduce(self.krylov.residual(self._b, self._apply(self._x), self._x, self._basis[0]))
+        squares = self.reduce(self.krylov.residual(self._b, self._apply(self.x), self.x, self._basis[0]))
         self.krylov.normalise(self._basis[0], squares)
         self.krylov.bring(squares, self._squares)
 
@@ -230,7 +233,7 @@ class Gmres:
             if abs(g[k]) <= target or raw[k, k - 1] <= EPS * size:
                 break
         try:
-            krylov.add(basis[:k], np.linalg.solve(h[:k, :k], g[:k]), self._x)
+            krylov.add(basis[:k], np.linalg.solve(h[:k, :k], g[:k]), self.x)
         except np.linalg.LinAlgError:
             raise SolverError(f"GMRES broke down after {k} steps: the operator is singular") from None
         return raw[: k + 1, :k]
