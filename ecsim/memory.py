@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ecsim.backend.cuda.move import FRACTION, GROWTH, HEAD_BYTES, LEAST_IN_FULL_RUN, LEAST_RECORDS
-from ecsim.backend.cuda.store import slots_for
+from ecsim.backend.cuda.store import slots_for, slots_of_store
 from ecsim.deck.schema import Deck, Diagnostic
 from ecsim.diagnostics.base import cells_of
 from ecsim.diagnostics.fields import MOMENTS
@@ -61,7 +61,7 @@ def cuda_particles(deck: Deck, block: Block) -> dict[str, int]:
     found, words, records, most_slots = {}, 0, LEAST_RECORDS, 0
     recipes = registry()[deck.problem.name].recipes(deck)
     for species, recipe, weights in zip(deck.species, recipes, weighted(deck, block), strict=True):
-        slots = int(slots_for(np.array([species.per_cell]), np)[0]) * block.n_cells
+        slots = slots_of_store(int(slots_for(np.array([species.per_cell]), np)[0]) * block.n_cells)
         found[f"particles: {species.name}"] = slots * particle_bytes(deck, weights) + PER_CELL * block.n_cells
         half_words = (block.d + 1) // 2 if deck.particles.position == "float32" else block.d
         words = max(words, half_words + 3 + weights + deck.particles.ids)

@@ -59,6 +59,9 @@ class HostCudaBackend(CudaBackend):
         copy = partial(np.copyto, to, a)
         copy() if self.tape is None else self.tape.append(copy)
 
+    def release_memory(self) -> None:
+        pass
+
     def copy_from_host(self, a, to) -> None:
         self.copy_to_host(a, to)
 

@@ -193,6 +193,23 @@ def test_what_is_not_finite_is_reported_and_kept(backend, rng):
     np.testing.assert_array_equal(by_id(store.to_host())["id"], given["id"])
 
 
+@pytest.mark.parametrize("mean", [3, 40, 800])
+def test_as_many_particles_fit_in_a_new_layout(backend, rng, mean):
+    """The store, reserved for a uniform plasma, does not grow when its cells have become uneven by chance."""
+    block = block_of((20, 30))
+    store = backend.new_store(block, weight=1.0, capacity=mean * block.n_cells)
+    before = store.slots
+    for _ in range(3):
+        need = rng.poisson(mean, block.n_cells).astype(np.int32)
+        store.make_room(backend.from_host(need))
+        first = backend.to_host(store.first)
+        assert store.slots == before and (np.diff(first) > need).all() and first[-1] <= before and not (first % 8).any()
+    need += np.int32(mean)
+    store.make_room(backend.from_host(need))
+    assert (np.diff(backend.to_host(store.first)) > need).all()
+    assert before < store.slots <= 1.05 * store_module.slots_for(need, np).sum()
+
+
 @pytest.mark.parametrize("at_once", [1, 75, store_module.AT_ONCE])
 def test_chunks_are_one_store_whatever_was_reserved(backend, rng, monkeypatch, at_once):
     block = block_of((4, 5))

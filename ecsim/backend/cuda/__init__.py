@@ -262,6 +262,10 @@ class CudaBackend:
         """Wait until the device has done all that it was given."""
         self.xp.cuda.get_current_stream().synchronize()
 
+    def release_memory(self) -> None:
+        """Give back to the device what CuPy's pool holds but nothing uses: old arrays are too small for new ones."""
+        self.xp.get_default_memory_pool().free_all_blocks()
+
     @property
     def memory(self) -> dict[str, int]:
         """Bytes in use and held by CuPy's pool, and free and total on the device."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from contextlib import contextmanager
 
 
 class GraphRecorder:
@@ -38,7 +40,7 @@ class GraphRecorder:
             self._kept.append(pool.malloc(size))
             return self._kept[-1]
 
-        with self._stream, xp.cuda.using_allocator(allocate):
+        with _no_garbage_collected(), self._stream, xp.cuda.using_allocator(allocate):
             self._stream.begin_capture()
             try:
                 work()
@@ -86,6 +88,18 @@ class RecordedFunction:
         for name, n in counts.items():
             traffic[name] += n
         graph.launch()
+
+
+@contextmanager
+def _no_garbage_collected():
+    """What garbage frees on the device (memory, communicators) may not be freed while a stream is captured."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _abandon(stream) -> None:

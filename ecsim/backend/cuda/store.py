@@ -11,6 +11,7 @@ from ecsim.backend.cuda.migrate import append_late
 
 SLACK = 0.25                # spare slots of a cell as a share of its particles …
 LEAST_SLACK = 6.0           # … but at least so many times the square root of them, and a few more
+HEADROOM = 0.04             # spare slots of a store, so that a new layout of as many particles will fit
 MANY = 128                  # slots from which on a cell's are counted in thirty-twos, whole lines of the cache
 MOST_SLOTS = 1 << 32        # kernels count slots in 32 bits
 UPLOAD = 1 << 22            # particles that wait on the host before they are inserted together …
@@ -27,6 +28,11 @@ def slots_for(count, xp):
     room = count + xp.maximum(SLACK * count, LEAST_SLACK * xp.sqrt(count) + 4.0)
     unit = xp.where(room < MANY, 8.0, 32.0)
     return (unit * xp.ceil(room / unit)).astype(np.int64)
+
+
+def slots_of_store(slots: int) -> int:
+    """Slots that a store reserves where its cells are to have so many."""
+    return -(-int((1.0 + HEADROOM) * slots) // 32) * 32
 
 
 class CudaParticleStore:
@@ -219,23 +225,24 @@ class CudaParticleStore:
     def make_room(self, need) -> None:
         """A new layout in which cell c has room for need[c] particles and slack; one component at a time moves.
 
-        The store as a whole grows only if its slots do not suffice; else the spare ones are shared out evenly.
+        The store as a whole grows only if its slots do not suffice. The spare ones are shared out evenly.
         """
-        xp = self.backend.xp
+        xp, before = self.backend.xp, self.slots
         slots = slots_for(need, xp)
         total = int(slots.sum())
-        if total < self.slots:
-            slots += (self.slots - total) // self.n_cells // 32 * 32
+        whole = slots_of_store(total) if total > before else before
+        if whole >= MOST_SLOTS:
+            raise MemoryError(f"{whole:,} slots for particles of one species; one GPU takes less than {MOST_SLOTS:,}")
+        slots += (whole - total) // self.n_cells // 32 * 32
         old_first, self.first = self.first, xp.zeros(self.n_cells + 1, np.int64)
         self.first[1:] = xp.cumsum(slots)
-        grown = max(self.slots, -(-total // 32) * 32)
-        if grown >= MOST_SLOTS:
-            raise MemoryError(f"{grown:,} slots for particles of one species; one GPU takes less than {MOST_SLOTS:,}")
         for name in NAMES:
             array = getattr(self, name)
             if array is not None:
-                setattr(self, name, self._relocated(array, old_first, grown))
+                setattr(self, name, self._relocated(array, old_first, whole))
         self._rows = None
+        if whole > before > 0:
+            self.backend.release_memory()
 
     def _relocated(self, array, old_first, slots: int):
         """``array`` (rows, slots) or (slots,) with the particles of each cell at their new places."""
