@@ -18,8 +18,8 @@ template <class F>
 __device__ inline void each_far(const RunHead* heads, int cell, F f) {
     for (int run = cell;; run = heads[run].next) {
         const Entry entry = heads[run].bin[STAY];
-        for (unsigned j = 0; j < entry.n; ++j) f(heads[run].base + entry.before + j);
-        if (!(heads[run].total & MORE_RUNS)) return;
+        for (int j = 0; j < entry.n(); ++j) f(heads[run].base + entry.before() + j);
+        if (!entry.more()) return;
     }
 }
 

@@ -1,7 +1,7 @@
 // Push fused with sort, second half: every cell appends the particles that its neighbours sent it.
 //
-// variants: DIM=1,2,3 POS=float,double WEIGHTS=0,1 IDS=0
-// variants: DIM=3 POS=float,double WEIGHTS=1 IDS=1
+// variants: DIM=1,2,3 POS=float,double WEIGHTS=0,1 IDS=0 RUNS=1,2
+// variants: DIM=3 POS=float,double WEIGHTS=1 IDS=1 RUNS=1,2
 //
 // One warp owns a cell at a time, lane b < 3^DIM looks after bin b: the leavers in direction b of the cell one step back
 // along b. Arrivals are appended behind the cell's own particles bin by bin, within a bin in the order in which the sending
@@ -16,19 +16,17 @@ struct Segment {
     int run;
     unsigned base;
     Entry entry;
-    unsigned short total;
 
-    __device__ unsigned first() const { return base + entry.before; }
-    __device__ bool more() const { return total & MORE_RUNS; }
+    __device__ unsigned first() const { return base + entry.before(); }
 };
 
 __device__ inline Segment segment(const RunHead* heads, int run, int bin) {
-    return {run, heads[run].base, heads[run].bin[bin], heads[run].total};
+    return {run, heads[run].base, heads[run].bin[bin]};
 }
 
 // The run that follows, without records where there is none.
 __device__ inline Segment following(const RunHead* heads, const Segment& s, int bin) {
-    if (!s.more()) return {s.run, 0, {0, 0}, 0};
+    if (!s.entry.more()) return {0, 0, {0}};
     return segment(heads, heads[s.run].next, bin);
 }
 
@@ -85,9 +83,11 @@ struct Letters {
 // need : particles the cell has with its arrivals; where that exceeds its slots nothing is appended, count < need stays
 //        as it was and the cell is counted in status[SHORT_CELLS]. again = 1: only such cells, after the store has grown.
 // While a warp puts 32 arrivals into their slots, the next 32, of this cell or the next one, are on their way from the outbox,
-// and for the two cells after that the heads of the second and of the first runs. It takes RUN cells in a row, whose sources
+// and for the cells after that the heads of the runs. RUNS: 2 where cells send so many that there is a second run, the heads of
+// which are then read ahead as well; other runs, which are few, are waited for. A warp takes ROW cells in a row, whose sources
 // lie in the same cache lines.
-constexpr int RUN = 8;
+constexpr int ROW = 8;
+constexpr bool TWO = RUNS == 2;
 
 extern "C" __global__ void __launch_bounds__(128)
     append_arrivals(STORE_PARAMETERS, const long long* first, int* count, int* need, const Word* records, long long capacity,
@@ -101,15 +101,15 @@ extern "C" __global__ void __launch_bounds__(128)
 
     // Lanes without a bin, and warps that are through, look at what is there and take nothing.
     const int bin = lane < BINS ? lane : STAY;
-    const Walk one = Walk::at(grid, 1), jump = Walk::at(grid, RUN * (n_warps - 1) + 1);
-    Walk walk = Walk::at(grid, RUN * (blockIdx.x * 4 + (threadIdx.x >> 5)));
+    const Walk one = Walk::at(grid, 1), jump = Walk::at(grid, ROW * (n_warps - 1) + 1);
+    Walk walk = Walk::at(grid, ROW * (blockIdx.x * 4 + (threadIdx.x >> 5)));
     auto look = [&]() {
         const bool there = walk.cell < n_cells;
         const int c = there ? walk.cell : 0, source = there ? source_of(grid, walk, bin) : 0;
-        const Home h = {walk.cell,        count[c],           again ? need[c] : -1,
-                        (Slot)first[c],   (Slot)first[c + 1], segment(heads, source, bin),
-                        {0, 0, {0, 0}, 0}};
-        walk.step(grid, (walk.cell + 1) % RUN ? one : jump);
+        const Home h = {walk.cell,      count[c],           again ? need[c] : -1,
+                        (Slot)first[c], (Slot)first[c + 1], segment(heads, source, bin),
+                        {0, 0, {0}}};
+        walk.step(grid, (walk.cell + 1) % ROW ? one : jump);
         return h;
     };
     // Start to fetch numbers i0 … i0 + 31: a lane its own.
@@ -122,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(128)
         const int in_bin = j - __shfl_sync(ALL, m.before, from_bin), put = __shfl_sync(ALL, m.put, from_bin) + in_bin;
         Word from = __shfl_sync(ALL, h.run.first(), from_bin) + in_bin;
         if (m.double_runs) {
-            const int in_second = in_bin - __shfl_sync(ALL, (int)h.run.entry.n, from_bin);
+            const int in_second = in_bin - __shfl_sync(ALL, h.run.entry.n(), from_bin);
             const Word second = __shfl_sync(ALL, h.second.first(), from_bin);
             if (in_second >= 0) from = second + in_second;
         }
@@ -162,16 +162,16 @@ extern "C" __global__ void __launch_bounds__(128)
     };
     auto sort_out = [&](Home& h) {
         Mail m;
-        if (bin == STAY || h.cell >= n_cells || (again && h.needed == h.mine)) h.run = h.second = {0, 0, {0, 0}, 0};
-        const int early = h.run.entry.n + h.second.entry.n;
+        if (bin == STAY || h.cell >= n_cells || (again && h.needed == h.mine)) h.run = h.second = {0, 0, {0}};
+        const int early = h.run.entry.n() + h.second.entry.n();
         int total = early;
-        for (Segment run = h.second; run.more();) {
+        for (Segment run = TWO ? h.second : h.run; run.entry.more();) {
             run = following(heads, run, bin);
-            total += run.entry.n;
+            total += run.entry.n();
         }
         m.before = sum_below(early, lane);
-        m.double_runs = __any_sync(ALL, h.run.more());
-        m.scattered = __any_sync(ALL, h.second.more());
+        m.double_runs = TWO && __any_sync(ALL, h.run.entry.more());
+        m.scattered = __any_sync(ALL, (TWO ? h.second : h.run).entry.more());
         m.put = m.scattered ? sum_below(total, lane) : m.before;
         m.whole = h.mine + __shfl_sync(ALL, m.put, 31);
         m.n_first = m.whole > h.end - h.begin ? 0 : __shfl_sync(ALL, m.before, 31);
@@ -180,15 +180,15 @@ extern "C" __global__ void __launch_bounds__(128)
     };
 
     auto look_further = [&](Home& h) { h.second = following(heads, h.run, bin); };
-    Home here = look(), next = look(), after = look();
-    look_further(here), look_further(next);
+    Home here = look(), next = look(), after = TWO ? look() : next;
+    if (TWO) look_further(here), look_further(next);
     int current = 0;
     const int warp = threadIdx.x >> 5;
     Mail mail = sort_out(here);
     Place place = take(here, mail, 0, all[0][warp].words);
     while (here.cell < n_cells) {
         const Home last = look();
-        look_further(after);
+        if (TWO) look_further(after);
         const Mail next_mail = sort_out(next);
         const bool fits = mail.whole <= here.end - here.begin;
         if (lane == 0) {
@@ -207,13 +207,15 @@ extern "C" __global__ void __launch_bounds__(128)
             settle(here, mail, i, place, all[current][warp].words);
             place = coming, current ^= 1, i += 32;
         } while (i < n);
-        if (mail.scattered) mail.put += here.run.entry.n, mail.double_runs = false;
-        here.run = here.second;
-        while (fits && __any_sync(ALL, here.run.more())) {  // further runs, one after the other
+        if (TWO) {
+            if (mail.scattered) mail.put += here.run.entry.n(), mail.double_runs = false;
+            here.run = here.second;
+        }
+        while (fits && __any_sync(ALL, here.run.entry.more())) {  // further runs, one after the other
             Word* free = all[current ^ 1][warp].words;
-            mail.put += here.run.entry.n;
+            mail.put += here.run.entry.n();
             here.run = following(heads, here.run, bin);
-            mail.before = sum_below(here.run.entry.n, lane);
+            mail.before = sum_below(here.run.entry.n(), lane);
             mail.n_first = __shfl_sync(ALL, mail.before, 31);
             for (int k = 0; k < mail.n_first; k += 32) {
                 const Place late = take(here, mail, k, free);
@@ -221,6 +223,7 @@ extern "C" __global__ void __launch_bounds__(128)
                 settle(here, mail, k, late, free);
             }
         }
-        here = next, mail = next_mail, next = after, after = last;
+        here = next, mail = next_mail;
+        next = TWO ? after : last, after = last;
     }
 }

@@ -6,16 +6,21 @@
 
 #include "wander.cuh"
 
-constexpr int STAGE = 96;  // leavers a cell stages in shared memory before it writes a run; at most 255
+constexpr int STAGE = 96;  // leavers a cell stages in shared memory before it writes a run; at most 127
 constexpr int POOL = 512;  // records a warp reserves at a time
-constexpr unsigned short MORE_RUNS = 1 << 15;
 
-// Of a bin: the number of its records, and behind how many others of the run they begin.
+// Of a bin: the number of its records, behind how many others of the run they begin, and whether there is another run.
 struct Entry {
-    unsigned char before, n;
+    unsigned short bits;
+
+    __device__ static Entry of(int before, int n) { return {(unsigned short)(before | n << 7)}; }
+    __device__ int before() const { return bits & 127; }
+    __device__ int n() const { return bits >> 7 & 127; }
+    __device__ bool more() const { return bits >> 14; }
+    __device__ void let_follow() { bits |= 1 << 14; }
 };
 
-// Records base … base + (total & 255) - 1; MORE_RUNS is set in `total` where there is another run.
+// Records base … base + total - 1.
 struct RunHead {
     unsigned base;
     int next;
@@ -77,19 +82,19 @@ __device__ inline Entry sort_by_bin(Leavers& out, int staged, int lane) {
         if (k < staged) out.order[start + place[r]] = k;
     }
     __syncwarp();
-    return {(unsigned char)below, (unsigned char)mine};
+    return Entry::of(below, mine);
 }
 
 // A head that leads to no leavers.
 __device__ inline void empty_head(RunHead& head, int lane) {
-    if (lane < 27) head.bin[lane] = {0, 0};
+    if (lane < 27) head.bin[lane] = Entry::of(0, 0);
     if (lane == 0) head.total = 0;
 }
 
 // The last run of a cell that has been through move_cells, -1 if it has none.
 __device__ inline int last_run(const RunHead* heads, int cell) {
     int run = heads[cell].total > 0 ? cell : -1;
-    while (run >= 0 && (heads[run].total & MORE_RUNS)) run = heads[run].next;
+    while (run >= 0 && heads[run].bin[0].more()) run = heads[run].next;
     return run;
 }
 
@@ -113,9 +118,10 @@ __device__ inline bool flush(Leavers& out, int staged, Outbox& box, int cell, in
     if (tail >= 0) {
         if (lane == 0) head = box.n_cells + (int)atomicAdd(&box.status[EXTRA_RUNS], (Word)1);
         head = __shfl_sync(ALL, head, 0);
-        if (lane == 0) box.heads[tail].next = head, box.heads[tail].total |= MORE_RUNS;
+        if (lane == 0) box.heads[tail].next = head;
+        if (lane < BINS) box.heads[tail].bin[lane].let_follow();
     }
-    const int far = __shfl_sync(ALL, (int)entry.n, STAY);
+    const int far = __shfl_sync(ALL, entry.n(), STAY);
     if (lane < 27) box.heads[head].bin[lane] = entry;
     if (lane == 0) {
         box.heads[head].base = box.next;

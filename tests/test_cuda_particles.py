@@ -85,7 +85,9 @@ def history(backend, block, given, E, B, moves=3, plainly=False, **options) -> l
     return states
 
 
-def test_a_full_outbox_loses_and_reorders_nothing(backend, rng, monkeypatch):
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_a_full_outbox_loses_and_reorders_nothing(backend, rng, monkeypatch, ahead):
+    monkeypatch.setattr(mover, "MANY_LEAVERS", {1: 10**9, 2: -1}[ahead])
     block = block_of((3, 2, 4))
     given = particles(rng, block, 3000, 0.6)
     E, B = fields(rng, block)

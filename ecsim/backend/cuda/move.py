@@ -21,6 +21,7 @@ STATUS_WORDS = 9                            # of kernels/outbox.cuh, in this ord
 (RECORDS, EXTRA_RUNS, UNBINNED, FAR_RECORDS, SHORT_CELLS, LEAVERS, AWAY_LOW, AWAY_HIGH,
  CELLS_DRAWN) = range(STATUS_WORDS)
 STAGE = 96                                  # leavers a cell stages before it writes a run, kernels/outbox.cuh
+MANY_LEAVERS = STAGE // 2                   # of a cell, from which on some cells will write two runs
 LEAST_IN_FULL_RUN = STAGE - 64              # a run is written early only where fewer than 64 places are left
 POOL = 512                                  # records a warp reserves at a time, kernels/outbox.cuh
 HEAD_BYTES = 64
@@ -163,6 +164,7 @@ class Flight:
             _append_arrivals(store)
             self._counted = self._rows = None
             status = backend.to_host(outbox.status)
+        store.leavers = int(status[LEAVERS])
         if status[SHORT_CELLS]:
             store.make_room(outbox.need)
             _append_arrivals(store, again=1)
@@ -220,7 +222,8 @@ def _move_cells(store, plan: tuple, beta: float, dt: float, E_nodes=None, B_node
 
 def _append_arrivals(store, again: int = 0) -> None:
     backend, outbox = store.backend, store.backend.outbox
-    macros = {"DIM": store.block.d, **store.macros}
+    runs = 2 if store.leavers > MANY_LEAVERS * store.n_cells else 1
+    macros = {"DIM": store.block.d, "RUNS": runs, **store.macros}
     resident = backend.resident_blocks("move_arrivals.cu", "append_arrivals", 32 * WARPS, 0, **macros)
     blocks = min(_blocks(store), ROUNDS * resident)
     backend.launch(

@@ -62,7 +62,7 @@ class CudaParticleStore:
         self.flight: mover.Flight | None = None
         self.late: tuple | None = None
         self.late_seen = backend.page_locked(1).view(np.int32)[:1]
-        self.most_travellers = 0
+        self.most_travellers = self.leavers = 0      # of a move so far, and of the last one
         self.plans: dict[bool, tuple] = {}
         self.sides = None if migration is None else xp.asarray(migration.sides)
         self.s, self.v = xp.empty((block.d, 0), position_dtype), xp.empty((3, 0))
