@@ -39,8 +39,8 @@ def advance(p: Plasma, inspect: Callable[[Plasma], None] | None = None) -> None:
     with phase("solve"):
         E = p.E[p.owned]
         source = E + theta * dt * (ops.curl_to_nodes(p.B) - J_hat)                                     #   (8)
-        p.solution = p.gmres.solve(p.field_operator, source, p.guess(E), p.tolerance,
-                                   p.spread_E)                                # E^{n+θ}, to p.E_theta
+        p.solution = p.gmres.solve(p.field_operator, source, p.guess(E), p.tolerance, p.spread_E)
+        p.accept()                                                            # E^{n+θ}
 
     if inspect is not None:
         inspect(p)

@@ -105,7 +105,7 @@ def fields(deck: Deck, block: Block) -> dict[str, int]:
     matrix = padded * 9 * stored_offsets(block)
     ghost_layer = matrix * block.ghosts // min(block.padded)
     return {
-        "fields and moments": padded * (4 * 3 + 4) + owned * 3 * extrapolated,
+        "fields and moments": padded * (5 * 3 + 4) + owned * 3 * extrapolated,
         "mass matrix": matrix,
         "Krylov vectors": owned * 3 * (deck.solver.restart + 1),
         "work arrays of solve and ghosts": 3 * (padded + owned) + max(3 * owned * SOLVE_TEMPORARIES, ghost_layer),

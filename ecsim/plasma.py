@@ -26,7 +26,7 @@ class Plasma:
     dt, theta : time step in 1/ω_pi and implicitness (½ conserves energy).
     tolerance, restart, max_iterations, guess : of the field solve; guess is "last" or "extrapolated".
     method, precision : of the mass-matrix assembly.
-    graphs : whether a backend that can record the work of an iteration, and replay it, does.
+    graphs : whether a backend that can record the work of the solve and around it, and replay it, does.
 
     Attributes (arrays of the backend, padded with ghosts): ``E`` E^n, ``B`` B^n, ``E_theta`` E^{n+θ}, ``B_nodes``,
     ``moments`` (ρ and Ĵ at the last assembly), ``mass_matrix``; ``previous_E`` E^{n−1}, owned, once there is one and
@@ -56,7 +56,9 @@ class Plasma:
         record = self._recorder(graphs)
         self.gmres = Gmres(xp, 3 * block.n_cells, restart, max_iterations, backend.krylov, halo.sum, record)
         self.average_B = record(partial(_average, halo, self.operators, self.B, self.B_nodes))
-        self.spread_E = record(partial(halo.pad, self.gmres.x.reshape(3, *block.cells), self.E_theta))
+        self._E_thetas = (self.E_theta, xp.zeros_like(self.E_theta))    # the last one, and where the next is made
+        self._spread = record(partial(_spread, halo, self.gmres.x.reshape(3, *block.cells), self._E_thetas))
+        self._guessed_from = None
         self.solution: Solution | None = None
         self.previous_E = None
         self.stop_requested = self.stopping = False
@@ -95,11 +97,20 @@ class Plasma:
         return self.step * self.dt
 
     def guess(self, E):
-        """Where GMRES starts: E^n, or E^n + θ(E^n − E^{n−1}) once there is a history. Keeps E^n for the next time."""
+        """Where GMRES starts: E^n, or E^n + θ(E^n − E^{n−1}) once there is a history."""
         if self.guess_kind == "last":
             return E
-        before, self.previous_E = self.previous_E, E.copy()
-        return E if before is None else E + self.theta * (E - before)
+        self._guessed_from = E.copy()
+        return E if self.previous_E is None else E + self.theta * (E - self.previous_E)
+
+    def spread_E(self) -> None:
+        """Spread what GMRES has found, ghosts included, where it can become E^{n+θ}."""
+        self._spread(int(self.E_theta is self._E_thetas[0]))
+
+    def accept(self) -> None:
+        """After a solve that has succeeded: what was spread is E^{n+θ}, and E^n is kept for the next extrapolation."""
+        self.E_theta = self._E_thetas[int(self.E_theta is self._E_thetas[0])]
+        self.previous_E, self._guessed_from = self._guessed_from, None
 
     def take_stock(self) -> None:
         """Sum up the state over all ranks and raise, on all of them, if it is no longer a plasma.
@@ -178,3 +189,8 @@ class Plasma:
 def _average(halo, operators, B, B_nodes) -> None:
     """``B_nodes`` = B at the nodes, with ghosts."""
     halo.pad(operators.to_nodes(B), B_nodes)
+
+
+def _spread(halo, x, targets: tuple, k: int) -> None:
+    """``targets[k]`` = x, with ghosts."""
+    halo.pad(x, targets[k])

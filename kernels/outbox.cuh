@@ -6,8 +6,9 @@
 
 #include "wander.cuh"
 
-constexpr int STAGE = 96;  // leavers a cell stages in shared memory before it writes a run; at most 127
+constexpr int STAGE = 96;  // leavers a cell stages in shared memory before it writes a run
 constexpr int POOL = 512;  // records a warp reserves at a time
+static_assert(STAGE % 32 == 0 && STAGE <= 127, "an Entry has seven bits, sort_by_bin takes 32 at a time");
 
 // Of a bin: the number of its records, behind how many others of the run they begin, and whether there is another run.
 struct Entry {

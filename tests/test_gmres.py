@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse.linalg as sla
+from cuda_devices import fresh_random
 
 from ecsim.solver.gmres import Gmres, PlainKrylov, SolverError
 
@@ -87,6 +88,8 @@ def test_failures_raise():
 
 @pytest.mark.parametrize("matrix", [np.zeros((2, 2)), np.array([[0.0, 1.0], [0.0, 0.0]])])
 def test_a_singular_operator_is_told(matrix):
+    with pytest.raises(ValueError, match=r"x0 has shape \(1,\); \(2,\) is allowed"):
+        Gmres(np, 2).solve(partial(np.multiply, 2.0), np.ones(2), np.ones(1))
     with pytest.raises(SolverError, match="the operator is singular"):
         Gmres(np, 2).solve(partial(np.matmul, matrix), np.array([1.0, 0.0]))
 
@@ -103,3 +106,16 @@ def test_shapes_and_reduction_are_respected():
     solution = solver.solve(lambda v, out: np.matmul(a, v.reshape(-1), out=out.reshape(-1)), b.reshape(3, 20))
     assert solution.x.shape == (3, 20)
     assert calls and all(len(shape) <= 1 for shape in calls)
+
+
+@pytest.mark.parametrize("case", ["solved", "restarted", "known", "zero"])
+def test_what_is_delivered_last_is_the_solution(case):
+    """Also where nothing is left to do: the start solves it, or the right-hand side is zero."""
+    rng = fresh_random()
+    a, b = np.eye(30) + 0.1 * rng.standard_normal((30, 30)), rng.standard_normal(30) * (case != "zero")
+    solver, delivered = Gmres(np, 30, 4 if case == "restarted" else 30, 500), []
+    x0 = np.linalg.solve(a, b) if case == "known" else rng.standard_normal(30)
+    solution = solver.solve(partial(np.matmul, a), b, x0, 1e-11, lambda: delivered.append(solver.x.copy()))
+    np.testing.assert_array_equal(delivered[-1], solution.x)
+    assert (solution.iterations == 0) == (case in ("known", "zero"))
+    np.testing.assert_allclose(a @ solution.x, b, atol=1e-9)

@@ -18,6 +18,7 @@ from ecsim.output.energies import read_energies
 from ecsim.output.series import read_series
 from ecsim.output.snapshots import list_snapshots, read_fields
 from ecsim.simulation import Simulation
+from ecsim.solver.gmres import SolverError
 
 EVERY = {"checkpoint.every": 4}
 
@@ -357,3 +358,21 @@ def test_sigterm_ends_with_a_checkpoint(tmp_path):
     _, message = process.communicate(timeout=60)
     assert process.returncode == 4 and "as asked" in message
     assert find_checkpoint(tmp_path)[0].step == read_energies(tmp_path)["step"][-1]
+
+
+@pytest.mark.parametrize("guess", ["last", "extrapolated"])
+def test_a_solve_that_fails_leaves_the_state_as_it_was(guess):
+    """Also where it fails after a restart of GMRES: tried again with more iterations, the run goes on bit for bit."""
+    deck = DECK | {"solver": {"guess": guess, "restart": 3}}
+    plain, failing = Simulation.from_deck(deck), Simulation.from_deck(deck)
+    plain.step(3)
+    failing.step(3)
+    before, most = state(failing), failing.plasma.gmres.max_iterations
+    failing.plasma.gmres.max_iterations = 4
+    with pytest.raises(SolverError, match="stopped after 4 iterations"):
+        failing.step(1)
+    assert_same(state(failing), before)
+    failing.plasma.gmres.max_iterations = most
+    plain.step(1)
+    failing.step(1)
+    assert_same(state(failing), state(plain))

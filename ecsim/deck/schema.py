@@ -198,7 +198,7 @@ class Backend:
     threads: int = key(0, low=0, high=4096, help="CPU threads; 0 takes all cores")
     graphs: bool = key(
         True,
-        help="Record what a solver iteration does on a GPU and replay it (CUDA graphs); false: kernel by kernel",
+        help="Record what the solve does on a GPU and replay it (CUDA graphs); false: kernel by kernel",
     )
 
 

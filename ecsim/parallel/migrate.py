@@ -37,7 +37,7 @@ class Migration:
         self.split, self.axis = topology.split, topology.split[0]
         n = topology.grid.cells[self.axis]
         steps = self._steps(self.axis, np.arange(n))
-        if self.axis in topology.loops:  # who is in the lower half now has left over the high face
+        if topology.ranks[self.axis] == 1:  # a loop: who is in the lower half now has left over the high face
             steps = np.where(np.arange(n) < n // 2, 1, -1)
         self.sides = np.where(steps < 0, 1, np.where(steps > 0, 2, 0)).astype(np.int8)
 

@@ -44,7 +44,8 @@ class Solution:
 class PlainKrylov:
     """The vector work of GMRES on a basis (k, n), by NumPy's own operators.
 
-    ahead : whether `Gmres` should hand over the next product before it looks at the coefficients of a step.
+    ahead : whether `Gmres` should hand over the next product before it looks at the residual at the start or at the
+    coefficients of a step.
     """
 
     ahead = False
@@ -146,12 +147,14 @@ class Gmres:
         """Solve ``A x = b`` to ‖b − A x‖ ≤ tolerance·‖b‖.
 
         operator : ``operator(x, out)`` sets out = A x, both of b's shape.  b : array of any shape.  x0 : start, zero if
-        not given.  deliver : called once ``self.x`` may be the solution, while its residual is on its way, and again if
-        that was not the end.
+        not given.  deliver : called when ``self.x`` may be the solution, before that is known; its last call has seen
+        the one that is returned. There may be calls before a SolverError.
 
-        Raises SolverError if the iterations run out or a number is not finite.
+        Raises SolverError if the iterations run out or a number is not finite, ValueError if x0 has another shape.
         """
         shape = b.shape
+        if x0 is not None and x0.shape != shape:
+            raise ValueError(f"x0 has shape {x0.shape}; {shape} is allowed")
         if operator is not self._operator or shape != self._shape:
             self._operator, self._shape = operator, shape
             self._multiplied, self._measured = self.record(self._multiply), self.record(self._measure)

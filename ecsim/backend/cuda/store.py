@@ -225,7 +225,7 @@ class CudaParticleStore:
     def make_room(self, need) -> None:
         """A new layout in which cell c has room for need[c] particles and slack; one component at a time moves.
 
-        The store as a whole grows only if its slots do not suffice. The spare ones are shared out evenly.
+        The store as a whole grows only if its slots do not suffice. Spare ones are shared out, 32 at a time to all.
         """
         xp, before = self.backend.xp, self.slots
         slots = slots_for(need, xp)
