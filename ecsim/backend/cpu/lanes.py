@@ -51,10 +51,10 @@ def shuffle(builder, a, b, picks):
 def spread(typingctx, x):
     """Lanes that all hold the number x."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         return _splat(builder, context.cast(builder, args[0], signature.args[0], types.float64))
 
-    return lanes(x), generate
+    return lanes(x), _generate
 
 
 def _operation(name):
@@ -64,10 +64,10 @@ def _operation(name):
     def apply(typingctx, a, b):
         """a ∘ b, lane by lane."""
 
-        def generate(context, builder, signature, args):
+        def _generate(context, builder, signature, args):
             return getattr(builder, name)(*args)
 
-        return lanes(lanes, lanes), generate
+        return lanes(lanes, lanes), _generate
 
     return apply
 
@@ -95,47 +95,47 @@ for _python_operator, _name in ((operator.add, "fadd"), (operator.iadd, "fadd"),
 def floor(typingctx, x):
     """The largest whole number not above, lane by lane."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """Call LLVM's own floor of a vector."""
         kind = ir.FunctionType(VECTOR, [VECTOR])
         function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.floor.v{WIDTH}f64")
         return builder.call(function, args)
 
-    return lanes(lanes), generate
+    return lanes(lanes), _generate
 
 
 @intrinsic
 def where_less(typingctx, a, b, x, y):
     """x in the lanes where a < b, y elsewhere."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         return builder.select(builder.fcmp_ordered("<", args[0], args[1]), args[2], args[3])
 
-    return lanes(lanes, lanes, lanes, lanes), generate
+    return lanes(lanes, lanes, lanes, lanes), _generate
 
 
 @intrinsic
 def all_less(typingctx, a, b):
     """True if a < b in every lane (a NaN is less than nothing)."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """Compare, take the truth values as the bits of a byte, and ask whether all are set."""
         bits = builder.bitcast(builder.fcmp_ordered("<", args[0], args[1]), ir.IntType(WIDTH))
         return builder.icmp_unsigned("==", bits, ir.IntType(WIDTH)(2**WIDTH - 1))
 
-    return types.boolean(lanes, lanes), generate
+    return types.boolean(lanes, lanes), _generate
 
 
 @intrinsic
 def first_lanes(typingctx, count, x):
     """x in the first ``count`` lanes, 0 beyond."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """Select x where the lane's number is below ``count``."""
         lane = ir.Constant(ir.VectorType(ir.IntType(64), WIDTH), list(range(WIDTH)))
         return builder.select(builder.icmp_signed("<", lane, _splat(builder, args[0])), args[1], ZERO)
 
-    return lanes(types.int64, lanes), generate
+    return lanes(types.int64, lanes), _generate
 
 
 @intrinsic(prefer_literal=True)
@@ -143,19 +143,19 @@ def shift(typingctx, x, by):
     """x moved up by ``by`` lanes (down if negative; a compile-time constant), zeros moving in."""
     places = by.literal_value
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """Shuffle x with zeros; which lanes is known when compiling."""
         picks = [k - places if 0 <= k - places < WIDTH else WIDTH for k in range(WIDTH)]
         return shuffle(builder, args[0], ZERO, picks)
 
-    return lanes(x, by), generate
+    return lanes(x, by), _generate
 
 
 @intrinsic
 def total(typingctx, x):
     """The sum over the lanes."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """Add the upper half to the lower one until one item is left."""
         value, width = args[0], WIDTH
         while width > 1:
@@ -164,7 +164,7 @@ def total(typingctx, x):
             value = builder.fadd(low, high)
         return builder.extract_element(value, ir.IntType(32)(0))
 
-    return types.float64(lanes), generate
+    return types.float64(lanes), _generate
 
 
 _EVEN, _ODD = [0, 8, 2, 10, 4, 12, 6, 14], [1, 9, 3, 11, 5, 13, 7, 15]
@@ -181,9 +181,9 @@ def _fold(builder, vectors, low, high):
 def totals(typingctx, a, b, c, d, e, f, g, h):
     """Lanes of the eight sums over lanes."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """Fold eight vectors to four, to two, to one."""
         four = _fold(builder, args, _EVEN, _ODD)
         return _fold(builder, _fold(builder, four, _LOW, _HIGH), _LOW, _HIGH)[0]
 
-    return lanes(*(lanes,) * WIDTH), generate
+    return lanes(*(lanes,) * WIDTH), _generate

@@ -61,25 +61,25 @@ def _narrowed(builder, value, array_type):
 def get(typingctx, array, index):
     """Lanes array[…, last : last + 8] of a C-ordered real array; ``index`` is a number or a pair of numbers."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """Load eight neighbours."""
         place = _item(context, builder, array, args[0], _indices(builder, index, args[1]))
         return _load_vector(builder, place, array)
 
-    return lanes(array, index), generate
+    return lanes(array, index), _generate
 
 
 @intrinsic
 def put(typingctx, array, index, x):
     """array[…, last : last + 8] = x, converted to what the array holds."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """Store eight neighbours."""
         place = _item(context, builder, array, args[0], _indices(builder, index, args[1]))
         _store_vector(builder, args[2], place, array)
         return context.get_dummy_value()
 
-    return types.void(array, index, lanes), generate
+    return types.void(array, index, lanes), _generate
 
 
 @intrinsic
@@ -89,7 +89,7 @@ def put_nontemporal(typingctx, array, index, x):
     For a real array much larger than the caches. Other threads see it after ``fence``.
     """
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """Store eight neighbours, marked as not to be kept in a cache."""
         place = _item(context, builder, array, args[0], [args[1]])
         value = _narrowed(builder, args[2], array)
@@ -98,19 +98,19 @@ def put_nontemporal(typingctx, array, index, x):
         store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
         return context.get_dummy_value()
 
-    return types.void(array, index, lanes), generate
+    return types.void(array, index, lanes), _generate
 
 
 @intrinsic
 def fence(typingctx):
     """Wait until all that was put has reached memory."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """A fence for stores of every kind."""
         builder.fence("seq_cst")
         return context.get_dummy_value()
 
-    return types.void(), generate
+    return types.void(), _generate
 
 
 def _place(context, builder, array_type, array, index, visit_type, visit):
@@ -147,79 +147,79 @@ def _put_lane_by_lane(context, builder, array_type, array, first, count, x, visi
 def get_some(typingctx, array, first, count):
     """The first ``count`` ≥ 1 lanes of array[first : first + 8], 0 beyond; reads nothing beyond."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         return _get_lane_by_lane(context, builder, array, *args)
 
-    return lanes(array, types.intp, types.intp), generate
+    return lanes(array, types.intp, types.intp), _generate
 
 
 @intrinsic
 def get_visited(typingctx, array, visit, first, count):
     """As ``get_some`` for array[visit[first : first + 8]]."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         return _get_lane_by_lane(context, builder, array, args[0], args[2], args[3], visit, args[1])
 
-    return lanes(array, visit, types.intp, types.intp), generate
+    return lanes(array, visit, types.intp, types.intp), _generate
 
 
 @intrinsic
 def put_some(typingctx, array, first, count, x):
     """array[first : first + 8] = x for the first ``count`` lanes."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         return _put_lane_by_lane(context, builder, array, *args)
 
-    return types.void(array, types.intp, types.intp, lanes), generate
+    return types.void(array, types.intp, types.intp, lanes), _generate
 
 
 @intrinsic
 def put_visited(typingctx, array, visit, first, count, x):
     """array[visit[first : first + 8]] = x for the first ``count`` lanes."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         return _put_lane_by_lane(context, builder, array, args[0], args[2], args[3], args[4], visit, args[1])
 
-    return types.void(array, visit, types.intp, types.intp, lanes), generate
+    return types.void(array, visit, types.intp, types.intp, lanes), _generate
 
 
 @intrinsic
 def get_item(typingctx, array, i):
     """array[i] of a one-dimensional array."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         return builder.load(_item(context, builder, array, args[0], [args[1]]))
 
-    return array.dtype(array, types.intp), generate
+    return array.dtype(array, types.intp), _generate
 
 
 @intrinsic
 def put_item(typingctx, array, i, x):
     """array[i] = x of a one-dimensional array."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """Store one item."""
         builder.store(args[2], _item(context, builder, array, args[0], [args[1]]))
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, array.dtype), generate
+    return types.void(array, types.intp, array.dtype), _generate
 
 
 @intrinsic
 def rounded(typingctx, x, array):
     """x as it would be read back from ``array``."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         return _widened(builder, _narrowed(builder, args[0], array))
 
-    return lanes(lanes, array), generate
+    return lanes(lanes, array), _generate
 
 
 @intrinsic
 def prefetch(typingctx, array, i):
     """Ask for the cache line of array[i], which need not exist."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """Call LLVM's prefetch: to read, kept in all caches, data."""
         byte_pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte_pointer, number, number, number])
@@ -228,14 +228,14 @@ def prefetch(typingctx, array, i):
         builder.call(function, [place, number(0), number(3), number(1)])
         return context.get_dummy_value()
 
-    return types.void(array, types.intp), generate
+    return types.void(array, types.intp), _generate
 
 
 @intrinsic
 def transpose(typingctx, source, column, target, row):
     """target[row + j, i] = source[i, column + j], i and j = 0 … 7."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """Load eight rows, swap blocks of 1, 2 and 4 items between pairs of them, store eight rows."""
         number = ir.IntType(64)
         vectors = [_load_vector(builder, _item(context, builder, source, args[0], [number(i), args[1]]), source)
@@ -252,21 +252,21 @@ def transpose(typingctx, source, column, target, row):
             _store_vector(builder, vector, place, target)
         return context.get_dummy_value()
 
-    return types.void(source, types.intp, target, types.intp), generate
+    return types.void(source, types.intp, target, types.intp), _generate
 
 
 @intrinsic
 def borrow(typingctx, array):
     """The same array without its reference count, which would be touched at every use; the caller keeps it alive."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """Copy the array's description, with its owner set to null."""
         view = make_array(array)(context, builder, args[0])
         view.meminfo = cgutils.get_null_value(view.meminfo.type)
         view.parent = cgutils.get_null_value(view.parent.type)
         return view._getvalue()
 
-    return array(array), generate
+    return array(array), _generate
 
 
 @intrinsic(prefer_literal=True)
@@ -276,7 +276,7 @@ def stack_array(typingctx, rows, columns):
         return None
     result = types.Array(types.float64, 2, "C")
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         """Reserve 64-byte aligned room in the function's frame, and describe it as a C-ordered array."""
         shape = [rows.literal_value, columns.literal_value]
         buffer = cgutils.alloca_once(builder, context.get_data_type(types.float64), size=shape[0] * shape[1])
@@ -287,4 +287,4 @@ def stack_array(typingctx, rows, columns):
                        itemsize=context.get_constant(types.intp, 8), meminfo=None)
         return array._getvalue()
 
-    return result(rows, columns), generate
+    return result(rows, columns), _generate
