@@ -111,6 +111,7 @@ def checksum(data: bytes | bytearray) -> bytes:
     """HDF5's checksum of metadata, Jenkins' lookup3, of at least one byte."""
 
     def turned(value: int, bits: int) -> int:
+        """A word of 32 bits rotated to the left."""
         return (value << bits | value >> 32 - bits) & 0xFFFFFFFF
 
     state = [(0xDEADBEEF + len(data)) & 0xFFFFFFFF] * 3

@@ -256,6 +256,7 @@ def read_series(path: str | os.PathLike[str], columns: Sequence[str] | None = No
     """
 
     def take(file: h5py.File) -> dict[str, Any]:
+        """The columns, of one length, in memory."""
         rows = file["step"].shape[0]
         names = columns_of(file) if columns is None else columns
         short = [name for name in names if len(file[name]) < rows]

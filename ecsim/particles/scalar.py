@@ -27,20 +27,20 @@ ONE, ROOT_HALF, MANTISSA = (np.uint64(n) for n in (0x3FF0000000000000, 0x3FE6A09
 def float_of(typingctx, bits):
     """The float64 that consists of ``bits``, a uint64."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         return builder.bitcast(args[0], ir.DoubleType())
 
-    return types.float64(types.uint64), generate
+    return types.float64(types.uint64), _generate
 
 
 @intrinsic
 def bits_of(typingctx, x):
     """The bits of a float64, as uint64."""
 
-    def generate(context, builder, signature, args):
+    def _generate(context, builder, signature, args):
         return builder.bitcast(args[0], ir.IntType(64))
 
-    return types.uint64(types.float64), generate
+    return types.uint64(types.float64), _generate
 
 
 @formula
