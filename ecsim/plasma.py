@@ -103,13 +103,18 @@ class Plasma:
         self._guessed_from = E.copy()
         return E if self.previous_E is None else E + self.theta * (E - self.previous_E)
 
+    @property
+    def _other(self) -> int:
+        """Which of the two arrays is not E^{n−1+θ}."""
+        return int(self.E_theta is self._E_thetas[0])
+
     def spread_E(self) -> None:
         """Spread what GMRES has found, ghosts included, where it can become E^{n+θ}."""
-        self._spread(int(self.E_theta is self._E_thetas[0]))
+        self._spread(self._other)
 
     def accept(self) -> None:
         """After a solve that has succeeded: what was spread is E^{n+θ}, and E^n is kept for the next extrapolation."""
-        self.E_theta = self._E_thetas[int(self.E_theta is self._E_thetas[0])]
+        self.E_theta = self._E_thetas[self._other]
         self.previous_E, self._guessed_from = self._guessed_from, None
 
     def take_stock(self) -> None:
