@@ -126,6 +126,12 @@ def test_an_exception_on_all_ranks_is_told_once():
     assert "Abort" not in done.stderr
 
 
+def test_the_message_of_a_job_that_is_aborted_is_not_lost():
+    done = start(2, "unread.py", timeout=60)
+    assert done.returncode == 3 and "not reached" not in done.stdout
+    assert "rank 1 of 2: the last words" in done.stderr
+
+
 @pytest.mark.parametrize("hidden", [False, True])
 def test_peers_that_are_not_seen_are_explained(tmp_path, hidden):
     """Another MPI's mpirun starts processes that mpi4py takes for single ones; without mpi4py they all are."""

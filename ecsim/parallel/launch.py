@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import stat
 import sys
 import time
 import traceback
@@ -175,10 +176,31 @@ def fail(message: str, code: int) -> int:
         print(message, file=sys.stderr, flush=True)
     elif not here.fail_together():
         print(f"rank {here.rank} of {here.size}: {message}", file=sys.stderr, flush=True)
+        _until_read(sys.stderr)
         here.comm.Abort(code)
+        os._exit(code)      # where it returns, as MPICH's may before the job has ended
     elif here.is_root:
         print(message, file=sys.stderr, flush=True)
     return code
+
+
+def _until_read(stream: Any, seconds: float = GRACE_SECONDS) -> None:
+    """Wait until the launcher has read its pipe: what it has not read when the job is aborted is lost.
+
+    Returns after ``seconds`` in any case, and at once for a stream that is not a pipe or not one of the system's.
+    """
+    try:
+        import fcntl
+        import termios
+
+        pipe = stream.fileno()
+        deadline = time.monotonic() + seconds
+        while stat.S_ISFIFO(os.fstat(pipe).st_mode) and time.monotonic() < deadline:
+            if not int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder):
+                return
+            time.sleep(0.01)
+    except (ImportError, AttributeError, OSError, ValueError):
+        return
 
 
 def alone(function: Callable[[], int]) -> int:
