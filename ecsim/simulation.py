@@ -14,7 +14,7 @@ from ecsim.arrays import check_arrays
 from ecsim.builder import Parts, build, place
 from ecsim.cycle import advance
 from ecsim.deck import Deck, full_key, load_deck
-from ecsim.deck.checks import backend_faults, option_faults
+from ecsim.deck.checks import backend_faults, option_faults, shape_faults
 from ecsim.deck.schema import Assembly, Backend, Particles
 from ecsim.diagnostics.schedule import Schedule
 from ecsim.output.hold import Hold
@@ -100,8 +100,8 @@ class Simulation:
         grid, checked, E, B = check_arrays(cells=cells, size=size, shape=shape, species=species, E=E, B=B,
                                            faults=faults)
         domain, backend = place(grid, device=device, threads=threads, ranks=ranks, transport=transport)
-        faults = list(backend_faults(Particles(velocity=velocity), Assembly(method, precision),
-                                     Backend(device=backend.name)))
+        assembly, taken = Assembly(method, precision), Backend(device=backend.name)
+        faults = [*backend_faults(Particles(velocity=velocity), assembly, taken), *shape_faults(grid, assembly, taken)]
         if faults:
             raise ValueError("; ".join(map(str, faults)))
         block = domain.block

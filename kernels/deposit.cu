@@ -1,7 +1,6 @@
 // Quantities that only an output asks for: ten velocity moments at the nodes, and the charge at the cell centres.
 //
-// variants: DIM=1,2,3 ORDER=1,2 POS=float WEIGHTS=1 IDS=0 CENTRES=0,1
-// variants: DIM=3 ORDER=1,2 POS=double WEIGHTS=0 IDS=0 CENTRES=0,1
+// variants: DIM=1,2,3 ORDER=1,2 POS=float,double WEIGHTS=0,1 IDS=0 CENTRES=0,1
 //
 // One warp owns one cell. Thirty-two particles at a time leave their shape values and quantities in shared memory; then
 // lane -> outputs (node, quantity) lane, lane + 32, …, each summed over the particles in order. Cells whose supports

@@ -1,8 +1,7 @@
 // Particles on their way to other blocks, or further than to a neighbouring cell: from the outbox into rows, one a particle,
 // and from rows into their cells.
 //
-// variants: DIM=1,2,3 POS=float,double WEIGHTS=0,1 IDS=0
-// variants: DIM=3 POS=float,double WEIGHTS=1 IDS=1
+// variants: DIM=1,2,3 POS=float,double WEIGHTS=0,1 IDS=0,1
 //
 // A row is the flat cell in the whole box, as a double, and the particle's record. Rows lie by side (those that stay in this
 // block, those that go to its low, to its high neighbour along one dimension), within a side in the order of the cells

@@ -1,8 +1,6 @@
 // Kick, push and sort by cell in one pass: first half, over the particles of each cell.
 //
-// variants: DIM=1,2,3 ORDER=1,2 POS=float,double WEIGHTS=0,1 IDS=0 GATHER=double KICK=0,1
-// variants: DIM=3 ORDER=1,2 POS=float WEIGHTS=1 IDS=1 GATHER=float KICK=1
-// variants: DIM=1 ORDER=1 POS=double WEIGHTS=0 IDS=1 GATHER=float KICK=1
+// variants: DIM=1,2,3 ORDER=1,2 POS=float,double WEIGHTS=0,1 IDS=0,1 GATHER=float,double KICK=0,1
 //
 // One warp owns a cell at a time. Cells are given out in order, to whoever is through with one: warps stay close together,
 // which memory likes. E and B come to a cell once, as polynomials in shared memory. A warp takes a cell's slots in batches,

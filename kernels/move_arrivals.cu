@@ -1,7 +1,6 @@
 // Push fused with sort, second half: every cell appends the particles that its neighbours sent it.
 //
-// variants: DIM=1,2,3 POS=float,double WEIGHTS=0,1 IDS=0 RUNS=1,2
-// variants: DIM=3 POS=float,double WEIGHTS=1 IDS=1 RUNS=1,2
+// variants: DIM=1,2,3 POS=float,double WEIGHTS=0,1 IDS=0,1 RUNS=1,2
 //
 // One warp owns a cell at a time, lane b < 3^DIM looks after bin b: the leavers in direction b of the cell one step back
 // along b. Arrivals are appended behind the cell's own particles bin by bin, within a bin in the order in which the sending

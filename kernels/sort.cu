@@ -1,7 +1,6 @@
 // The plain way beside the fused one: push in place with the new cell written down, then a full sort by cell.
 //
-// variants: DIM=1,2,3 ORDER=1,2 POS=float,double WEIGHTS=0,1 IDS=0 GATHER=double KICK=1
-// variants: DIM=3 ORDER=1 POS=float WEIGHTS=1 IDS=1 GATHER=float KICK=0,1
+// variants: DIM=1,2,3 ORDER=1,2 POS=float,double WEIGHTS=0,1 IDS=0,1 GATHER=float,double KICK=0,1
 //
 // One warp owns one cell, lane -> particle. The sort itself is a stable radix sort of the cell numbers, and one gather
 // an attribute (store.py).

@@ -4,7 +4,8 @@
     python scripts/bench_cycle.py thermal --device cpu --threads 1 --set 'grid.cells=[32,32,32]' …
 
 The first half of the cycles is timed as a whole; in the second half the device is synchronised at every change of stage
-so that the stages can be told apart (which costs a little: both numbers are printed).
+so that the stages can be told apart (which costs a little, also because nothing is recorded then: both numbers are
+printed). All times are medians over the cycles.
 """
 
 from __future__ import annotations
@@ -19,15 +20,20 @@ from ecsim import Simulation, load_deck
 from ecsim.output.provenance import provenance
 
 
-def timed(run, cycles: int) -> list[float]:
-    """Seconds of each of ``cycles`` cycles."""
-    seconds = []
+def timed(run, cycles: int) -> tuple[float, dict[str, float]]:
+    """Median seconds of ``cycles`` cycles and of each of their stages."""
+    backend = run.plasma.backend
+    seconds, stages = [], []
     for _ in range(cycles):
+        backend.timer.reset()
         start = time.perf_counter()
         run.step()
-        run.plasma.backend.synchronize()
+        backend.synchronize()
         seconds.append(time.perf_counter() - start)
-    return seconds
+        stages.append(dict(backend.timer.seconds))
+    names = dict.fromkeys(name for each in stages for name in each)
+    medians = {name: float(np.median([each.get(name, 0.0) for each in stages])) for name in names}
+    return float(np.median(seconds)) if seconds else 0.0, medians
 
 
 def measure(deck, cycles: int, warm_up: int) -> dict:
@@ -38,18 +44,16 @@ def measure(deck, cycles: int, warm_up: int) -> dict:
     backend.synchronize()
     load = time.perf_counter() - start
     timed(run, warm_up)
-    whole = timed(run, cycles)
-    backend.timer.reset()
+    whole, _ = timed(run, cycles)
     backend.timer.exact = True
-    staged = timed(run, cycles)
+    staged, stages = timed(run, cycles)
     particles = sum(len(s) for s in run.species)
-    stages = {name: seconds / cycles for name, seconds in backend.timer.seconds.items()}
     return {
         **provenance(), "device": backend.describe(), "deck": deck.source, "cells": deck.grid.cells,
         "shape": deck.grid.shape, "method": deck.assembly.method, "precision": deck.assembly.precision,
         "position": deck.particles.position, "tolerance": deck.solver.tolerance,
         "particles": particles, "cycles": run.plasma.step, "load_seconds": load,
-        "cycle_seconds": float(np.median(whole)), "cycle_seconds_staged": float(np.median(staged)),
+        "cycle_seconds": whole, "cycle_seconds_staged": staged,
         "stage_seconds": stages, "iterations": float(np.mean(run.iterations[warm_up:])), "worst_drift": run.worst_drift,
         "particle_bytes": sum(sum(s.store.nbytes.values()) for s in run.species) / max(particles, 1),
         "memory": getattr(backend, "memory", {}),

@@ -10,7 +10,8 @@ import pytest
 from host_cuda import HostKernel
 from host_cuda import launch_sizes as host_launch_sizes
 
-from ecsim.backend import BackendError
+import ecsim.builder
+from ecsim.backend import BackendError, select
 from ecsim.backend.cuda import CudaBackend
 from ecsim.backend.cuda.graphs import GraphRecorder
 
@@ -101,6 +102,21 @@ def backend_on(device: str) -> CudaBackend:
         return CudaBackend()
     except BackendError as error:
         pytest.skip(str(error))
+
+
+def simulate_on(device: str, monkeypatch) -> None:
+    """From now on simulations on device "cuda" take the backend of this device, if there is one; else a skip."""
+    backend_on(device)
+
+    def chosen(wanted: str, **options):
+        if wanted != "cuda":
+            return select(wanted, **options)
+        backend = backend_on(device)
+        if device == "host":
+            backend.describe = lambda: "CUDA kernels on the host"
+        return backend
+
+    monkeypatch.setattr(ecsim.builder, "select", chosen)
 
 
 def fresh_random() -> np.random.Generator:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
-from cuda_devices import DEVICES, backend_on, fresh_random
+from cuda_devices import DEVICES, HostCudaBackend, backend_on, fresh_random
 from cuda_stores import BETA, DT, assert_close, assert_same_bits, block_of, by_id, fields, filled, particles
 
 from ecsim.backend.cpu import CpuBackend
@@ -25,8 +27,11 @@ def rng():
 
 def test_an_outbox_keeps_its_heads_when_it_grows():
     """A species with short records has been there before, with more of them in the same room."""
-    outbox = mover.Outbox(np)
+    backend, old, gone = HostCudaBackend(), [], []
+    backend.release_memory = lambda: gone.append(old[-1]() is None)
+    outbox = mover.Outbox(backend)
     outbox.reserve(1000, 200_000, [5, 4])
+    old.append(weakref.ref(outbox.words))
     heads = len(outbox.heads)
     assert heads >= 1000 + outbox.capacity(4) // mover.LEAST_IN_FULL_RUN
     outbox.heads[...] = 7
@@ -37,6 +42,9 @@ def test_an_outbox_keeps_its_heads_when_it_grows():
     outbox.grow(1000, status, 10, 5)
     assert len(outbox.heads) >= heads and (outbox.heads[:heads] == 7).all()
     assert outbox.capacity(5) >= before + 3 and outbox.status[mover.RECORDS] == before
+    old.append(weakref.ref(outbox.words))
+    outbox.reserve(1000, 10**6, [5])
+    assert gone == [True, True] and outbox.capacity(5) >= 10**6
 
 
 @pytest.mark.parametrize("cramped", [False, True])

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cuda_devices import DEVICES, backend_on
+from cuda_devices import DEVICES, simulate_on
 from restart_cases import EVERYTHING, assert_same, run, state
 
-import ecsim.builder
-from ecsim.backend import select
 from ecsim.output.series import read_series
 
 TOLERANCE = 1e-11
 
 
-def named(device: str):
-    """The backend of a device; one without a GPU has a name to show."""
-    backend = backend_on(device)
-    if device == "host":
-        backend.describe = lambda: "CUDA kernels on the host"
-    return backend
-
-
 @pytest.fixture(params=DEVICES)
 def cuda(request, monkeypatch):
     """Runs with device "cuda" take this device's backend."""
-    backend_on(request.param)
-    monkeypatch.setattr(ecsim.builder, "select", lambda device, **options: (
-        named(request.param) if device == "cuda" else select(device, **options)))
+    simulate_on(request.param, monkeypatch)
     return {"device": "cuda", "checkpoint.every": 100}
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
-from cuda_devices import DEVICES, backend_on, fresh_random
+from cuda_devices import DEVICES, HostCudaBackend, backend_on, fresh_random
 from cuda_stores import BETA, DT, assert_close, assert_same_bits, block_of, by_id, fields, filled, particles
 
 from ecsim.backend.cpu import CpuBackend
@@ -210,6 +212,16 @@ def test_as_many_particles_fit_in_a_new_layout(backend, rng, mean):
     store.make_room(backend.from_host(need))
     assert (np.diff(backend.to_host(store.first)) > need).all()
     assert before < store.slots <= 1.05 * store_module.slots_for(need, np).sum()
+
+
+def test_a_store_that_grows_gives_each_array_back_before_the_next_is_made(rng):
+    backend, held = HostCudaBackend(), []
+    store = filled(backend, block_of((4, 3, 5)), particles(rng, block_of((4, 3, 5)), 800, 0.1), ids=True)
+    assert store.rows
+    old = {name: weakref.ref(getattr(store, name)) for name in store_module.NAMES}
+    backend.release_memory = lambda: held.append([name for name, array in old.items() if array() is not None])
+    store.make_room(np.full(store.n_cells, 500, np.int32))
+    assert held == [["v", "w", "id"], ["w", "id"], ["id"], []]
 
 
 @pytest.mark.parametrize("at_once", [1, 75, store_module.AT_ONCE])

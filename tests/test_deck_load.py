@@ -221,6 +221,18 @@ def test_devices_refuse_what_they_cannot_do(assembly, device, key):
     )
 
 
+@pytest.mark.parametrize(("shape", "wrong", "right"), [("cic", "tf32", "fp64"), ("tsc", "fp64", "tf32")])
+@pytest.mark.parametrize("device", ["cuda", "auto"])
+def test_the_tiles_of_mma_have_one_precision_for_each_shape(shape, wrong, right, device):
+    def deck(precision):
+        return changed(assembly={"method": "mma", "precision": precision}, grid__shape=shape,
+                       backend={"device": device})
+
+    fault, = faults_of(deck(wrong))
+    assert fault.startswith("assembly.precision") and right in fault and shape in fault
+    assert load_deck(deck(right)).assembly.method == "mma"
+
+
 @pytest.mark.parametrize("method", ["pair", "direct", "auto"])
 def test_devices_take_what_they_can(method):
     assert load_deck(changed(assembly={"method": method}, backend={"device": "cpu"})).assembly.method == method

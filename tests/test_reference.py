@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cuda_devices import DEVICES, simulate_on
 
 from ecsim.simulation import Simulation
 
@@ -42,7 +43,23 @@ def compare_particles(simulation, case, step):
 @pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
 def test_reference_case(path, method):
     case = np.load(path)
-    simulation = from_case(case, method=method)
+    check(from_case(case, method=method), case)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("method", ["pair", "conventional", "flat", "mma"])
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
+def test_reference_case_by_the_kernels_of_cuda(path, method, device, monkeypatch):
+    case = np.load(path)
+    simulate_on(device, monkeypatch)
+    if method == "mma" and case["shape"] == "tsc":
+        with pytest.raises(ValueError, match="tf32"):
+            from_case(case, method=method, device="cuda")
+    else:
+        check(from_case(case, method=method, device="cuda"), case)
+
+
+def check(simulation, case):
     energies = [simulation.energies()]
     for step in range(1, 6):
         simulation.step()

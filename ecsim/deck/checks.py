@@ -64,6 +64,14 @@ def backend_faults(particles: Particles, assembly: Assembly, backend: Backend) -
         yield Fault("assembly.precision", show("tf32"), need)
 
 
+def shape_faults(grid: Any, assembly: Assembly, backend: Backend) -> Iterator[Fault]:
+    """The tiles of mma are of one number type for each shape.  grid : anything with an ``order``."""
+    needed, shape = ("fp64", "cic") if grid.order == 1 else ("tf32", "tsc")
+    if assembly.method == "mma" and assembly.precision != needed and backend.device != "cpu":
+        need = f"must be {needed} when assembly.method is mma and grid.shape is {shape}"
+        yield Fault("assembly.precision", show(assembly.precision), need)
+
+
 def option_faults(options: Mapping[str, Any]) -> list[Fault]:
     """What a deck would be told of these keys without their sections, each alone."""
     faults: list[Fault] = []

@@ -147,6 +147,7 @@ class _Reader:
             (checks.grid_faults, ("grid",)),
             (checks.time_faults, ("time",)),
             (checks.backend_faults, ("particles", "assembly", "backend")),
+            (checks.shape_faults, ("grid", "assembly", "backend")),
             (checks.units_faults, ("units",)),
             (checks.mpi_faults, ("grid", "mpi")),
         )

@@ -161,7 +161,7 @@ class Assembly:
     precision: str = key(
         "fp64",
         choices=("fp64", "tf32"),
-        help="Arithmetic of the products; tf32 (cuda only, methods pair and mma) is fast and rough",
+        help="Arithmetic of the products; tf32 (cuda only) is fast and rough; mma has fp64 with cic and tf32 with tsc",
     )
 
 

@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 
 import numpy as np
 
-from ecsim.backend.cuda.compile import kernel_directory, source_hash
+from ecsim.backend.cuda.compile import kernel_directory, source_hash, variants
 
 HERE = Path(__file__).parent
 GCC = ("g++", "-std=c++17", "-O1", "-fPIC", "-U_FORTIFY_SOURCE", "-Wno-unknown-pragmas")
@@ -40,6 +40,8 @@ def _compile(target: Path, *arguments: str, source: str = "") -> None:
 
 @cache
 def _library(file: str, macros: tuple) -> ctypes.CDLL:
+    if {name: str(value) for name, value in macros} not in variants(file):
+        raise ValueError(f"{file} does not declare the variant {dict(macros)}: nothing compiles it without a GPU")
     source = (kernel_directory() / file).read_text()
     source = re.sub(r"extern __shared__ .*?char (\w+)\[\];", r"char* \1 = host::dynamic_shared();", source)
     names = re.findall(r"extern \"C\" __global__ void (?:__launch_bounds__\([^{;]*?\))?\s+(\w+)\(", source)

@@ -105,7 +105,7 @@ class CudaBackend:
         self._kernels: dict = {}
         self._sizes: dict = {}
         self._resident: dict = {}
-        self.outbox = Outbox(self.xp, self.page_locked)
+        self.outbox = Outbox(self)
         self.krylov = Krylov(self)
         self.timer = Timer(self.synchronize)
         self.threads = SimpleNamespace(count=len(os.sched_getaffinity(0)))  # of the host, for the loading of particles

@@ -43,8 +43,10 @@ class Outbox:
     that a full outbox has left unbinned.  ``need`` : (n_cells,) particles a cell has with its arrivals.
     """
 
-    def __init__(self, xp, page_locked=np.zeros) -> None:
-        self.xp, self.seen = xp, page_locked(STATUS_WORDS).view(np.uint64)
+    def __init__(self, backend) -> None:
+        self.xp, self._release = backend.xp, backend.release_memory
+        self.seen = backend.page_locked(STATUS_WORDS).view(np.uint64)
+        xp = self.xp
         self.words = xp.empty(0, np.uint64)
         self.heads = xp.empty((0, HEAD_BYTES), np.uint8)
         self.status = xp.zeros(STATUS_WORDS, np.uint64)
@@ -73,7 +75,9 @@ class Outbox:
         if n_cells != self.n_cells:
             self._prepare(n_cells)
         if self.capacity(max(words)) < records:
-            self.words = self.xp.empty(0, np.uint64)
+            had, self.words = self.words.size, self.xp.empty(0, np.uint64)
+            if had:
+                self._release()
             self.words = self.xp.empty(roomy(records) * max(words), np.uint64)
         heads = self._heads_for(n_cells, self.capacity(min(words)))
         if len(self.heads) < heads:
@@ -91,6 +95,8 @@ class Outbox:
         old_words, old_heads = self.words, self.heads
         self.words = xp.empty(records * words, np.uint64)
         self.words[: old_words.size] = old_words
+        del old_words
+        self._release()
         self.heads = xp.empty((max(len(old_heads), self._heads_for(n_cells, records)), HEAD_BYTES), np.uint8)
         self.heads[: len(old_heads)] = old_heads
         self.status[RECORDS] = used

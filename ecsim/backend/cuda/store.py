@@ -225,7 +225,8 @@ class CudaParticleStore:
     def make_room(self, need) -> None:
         """A new layout in which cell c has room for need[c] particles and slack; one component at a time moves.
 
-        The store as a whole grows only if its slots do not suffice. Spare ones are shared out, 32 at a time to all.
+        The store as a whole grows only if its slots do not suffice, and then gives each old array back before the next
+        is made. Spare slots are shared out, 32 at a time to all.
         """
         xp, before = self.backend.xp, self.slots
         slots = slots_for(need, xp)
@@ -234,15 +235,16 @@ class CudaParticleStore:
         if whole >= MOST_SLOTS:
             raise MemoryError(f"{whole:,} slots for particles of one species; one GPU takes less than {MOST_SLOTS:,}")
         slots += (whole - total) // self.n_cells // 32 * 32
+        self._rows = None
         old_first, self.first = self.first, xp.zeros(self.n_cells + 1, np.int64)
         self.first[1:] = xp.cumsum(slots)
         for name in NAMES:
             array = getattr(self, name)
             if array is not None:
                 setattr(self, name, self._relocated(array, old_first, whole))
-        self._rows = None
-        if whole > before > 0:
-            self.backend.release_memory()
+                del array
+                if whole > before > 0:
+                    self.backend.release_memory()
 
     def _relocated(self, array, old_first, slots: int):
         """``array`` (rows, slots) or (slots,) with the particles of each cell at their new places."""
