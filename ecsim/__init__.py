@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ecsim.parallel.launch import watch
+
 __version__ = "0.1.0"
 __all__ = ["Simulation", "load_deck", "open_run", "__version__"]
 
@@ -28,3 +30,6 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'ecsim' has no attribute '{name}'")
+
+
+watch()

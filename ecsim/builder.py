@@ -60,14 +60,18 @@ def build(deck: Deck, directory=None, restart=None, hold: Hold | None = None) ->
 
     restart : a checkpoint, or a run directory whose newest valid one is meant; None starts at step 0.  hold : on the
     directory, taken here; the caller's to release or, after an exception, to abandon.
-    Raises BackendError, ValueError, CheckpointError or RunDirectoryError before anything is allocated.
+    Raises LaunchError, BackendError, ValueError, CheckpointError or RunDirectoryError before anything is allocated.
     """
+    world().same("decks, directories or checkpoints", f"{directory}\n{restart}\n{dump(deck)}")
     grid = Grid(deck.grid.cells, deck.grid.size, deck.grid.order)
     domain, backend = place(grid, device=deck.backend.device, threads=deck.backend.threads, ranks=deck.mpi.ranks,
                             transport=deck.mpi.transport)
     hold, goes_on = hold or Hold(), None not in (directory, restart) and belongs_to(restart, directory)
+    made: list[Path] = []
     if directory is not None:
-        domain.world.on_root(lambda: hold.take(directory, deck.output.overwrite, goes_on))
+        made = domain.world.on_root(lambda: hold.take(directory, deck.output.overwrite, goes_on))
+        if not domain.world.is_root:
+            hold.stand_by(directory, made, wrote=False)
     checkpoint, passed_over = (None, ()) if restart is None else find_checkpoint(restart, domain.world)
     if checkpoint is not None:
         check_same_run(checkpoint, deck)
@@ -77,6 +81,8 @@ def build(deck: Deck, directory=None, restart=None, hold: Hold | None = None) ->
     parts = Parts(_plasma(deck, domain, backend, checkpoint), checkpoint=checkpoint, passed_over=passed_over)
     if directory is not None:
         domain.world.on_root(lambda: _prepare(deck, directory, hold, checkpoint if goes_on else None))
+        if not domain.world.is_root:
+            hold.stand_by(directory, made, wrote=not goes_on)
         attributes = {**provenance(), "seed": deck.particles.seed, "backend": backend.describe()}
         parts.recorder = _recorder(deck, parts.plasma, directory, attributes, goes_on)
         parts.checkpointer = Checkpointer(

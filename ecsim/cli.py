@@ -27,6 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Under mpiexec all ranks share in ``run`` and ``info``; other commands are rank 0's.
     """
+    try:
+        world().same("commands", "\0".join(sys.argv[1:] if arguments is None else arguments))
+    except LaunchError as error:
+        return fail(f"ecsim: {error}", BAD_INPUT)
     options = _parser().parse_args(arguments)
     if options.command in (run_command, info_command):
         return _run(options, fail)

@@ -14,6 +14,8 @@ from ecsim.particles.species import Species
 from ecsim.solver.gmres import Gmres, Solution
 from ecsim.solver.operator import FieldOperator
 
+CHARGE_ROUNDING = 1e-10     # of a sum over all particles, whose order changes
+
 
 class Plasma:
     """Fields and species of one rank's block, in plain values; knows nothing of decks or files.
@@ -65,7 +67,7 @@ class Plasma:
         self.stores, self.betas = [s.store for s in species], [s.beta(dt) for s in species]
         self.sums = [store.sums() for store in self.stores]
         self.set_fields(E, B)
-        self._first_numbers = self._numbers
+        self._first_numbers, self._first_charges = self._numbers, self._sums[:, 4]
         self._check_finite("at the start")
 
     def _recorder(self, graphs: bool) -> Callable[[Callable], Callable]:
@@ -120,14 +122,19 @@ class Plasma:
     def take_stock(self) -> None:
         """Sum up the state over all ranks and raise, on all of them, if it is no longer a plasma.
 
-        FloatingPointError names the species that met a value which is not finite; RuntimeError that lost particles.
+        FloatingPointError names the species that met a value which is not finite; RuntimeError one of which the number
+        of particles, or the charge beyond rounding, is not what it was.
         """
         self._sum_up()
         self._check_finite(f"after cycle {self.step}")
         for s, number, first in zip(self.species, self._numbers, self._first_numbers, strict=True):
             if number != first:
                 raise RuntimeError(f"species '{s.name}' has {number:.0f} particles after cycle {self.step}, "
-                                   f"not {first:.0f}: some were lost between ranks")
+                                   f"not {first:.0f}: some were lost or doubled on their way")
+        for s, charge, first in zip(self.species, self._sums[:, 4], self._first_charges, strict=True):
+            if abs(charge - first) > CHARGE_ROUNDING * abs(first):
+                raise RuntimeError(f"species '{s.name}' has the charge {charge:.12g} after cycle {self.step}, "
+                                   f"not {first:.12g}: particles have changed on their way")
 
     def _check_finite(self, when: str) -> None:
         for s, sums in zip(self.species, self._sums, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,14 @@ from ecsim.problems import registry
 
 PHASES = ("mover", "sort", "assembly", "moments", "solve", "fields", "output")
 LOG_SECONDS = 10.0
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Print for the user; where nobody reads any more, as behind ``| head``, the run goes on without a word."""
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def plan_text(plan: Plan) -> str:
@@ -94,7 +103,7 @@ def opening(plan: Plan, device: str, seconds: float, ranks: str = "") -> str:
     lines = [
         f"{deck.problem.name}: {_by(deck.grid.cells)} cells, {plan.n_particles:,} particles, "
         f"{deck.time.n_steps} steps of {deck.time.dt:g}",
-        f"{device}; {human(plan.bytes)} of memory{' a rank' if ranks else ''}; ready after {seconds:.1f} s",
+        f"{device}; {human(plan.bytes)} of memory{' a rank' if plan.topology else ''}; ready after {seconds:.1f} s",
         *([ranks] if ranks else []),
     ]
     return "\n".join(lines + _findings([item for item in plan.findings if item.warning]))
@@ -128,7 +137,7 @@ class Progress:
             self._bar.set_postfix_str(numbers, refresh=False)
             self._bar.update(step - self._bar.n)
         elif self._first is None or step == self.n_steps or now - self._reported >= self._pause(now):
-            print(f"step {step}/{self.n_steps}, t = {time_now:.6g}, {numbers}", flush=True)
+            say(f"step {step}/{self.n_steps}, t = {time_now:.6g}, {numbers}")
             self._reported = now
         if self._first is None:
             self._first = step, now

@@ -23,7 +23,7 @@ from ecsim.parallel.topology import TopologyError
 from ecsim.parallel.transport import TransportError
 from ecsim.plan import make_plan
 from ecsim.plasma import Plasma
-from ecsim.report import Progress, cost_table, human, opening
+from ecsim.report import Progress, cost_table, human, opening, say
 from ecsim.simulation import Simulation
 from ecsim.solver.gmres import SolverError
 
@@ -44,7 +44,7 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
     quiet = quiet or not here.is_root
     if restart is not None and here.on_root(partial(_nothing_to_do, restart, deck.time.n_steps)):
         if not quiet:
-            print(f"nothing to do: all {deck.time.n_steps} steps of {restart} are done; more with --steps")
+            say(f"nothing to do: all {deck.time.n_steps} steps of {restart} are done; more with --steps")
         return
     with stopping_on_signals() as stop:
         kept = f"what was written is kept in {directory}"
@@ -55,9 +55,9 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
             seconds = time.perf_counter() - started
             if not quiet:
                 plasma = simulation.plasma
-                print(opening(make_plan(deck, plasma.backend.name, here.size), plasma.backend.describe(), seconds,
-                              plasma.domain.describe()))
-                print(_origin(simulation), end="", flush=True)
+                say(opening(make_plan(deck, plasma.backend.name, here.size), plasma.backend.describe(), seconds,
+                            plasma.domain.describe(deck.mpi.transport)))
+                say(_origin(simulation), end="")
             advance(simulation, deck, quiet, kept, None if max_minutes is None else max_minutes - seconds / 60)
         except KeyboardInterrupt:
             if simulation.abandon():
@@ -70,7 +70,7 @@ def run(deck: Deck, directory: str, quiet: bool = False, restart: str | None = N
             raise CommandError(f"{how} after step {step} of {last}, as asked; go on with `ecsim run --restart "
                                f"{directory}`", code)
     if not quiet:
-        print(f"results in {directory}")
+        say(f"results in {directory}")
 
 
 def _nothing_to_do(restart: str, n_steps: int) -> bool:
@@ -158,7 +158,7 @@ class Announcement:
 
     def __call__(self, *ignored: object) -> None:
         if self.text is not None:
-            print(self.text, flush=True)
+            say(self.text)
         self.text = None
 
 
@@ -193,8 +193,8 @@ def advance(simulation: Simulation, deck: Deck, quiet: bool, kept: str, max_minu
             progress.close()
     if not quiet:
         seconds = {phase: total - before.get(phase, 0.0) for phase, total in simulation.timings.items()}
-        print(cost_table(seconds, time.perf_counter() - started, n_particles, simulation.iterations))
-        print(f"worst relative energy drift  {simulation.worst_drift:.1e}")
+        say(cost_table(seconds, time.perf_counter() - started, n_particles, simulation.iterations))
+        say(f"worst relative energy drift  {simulation.worst_drift:.1e}")
 
 
 def reason(error: BaseException) -> str:

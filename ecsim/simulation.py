@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ecsim.arrays import check_arrays
+from ecsim.arrays import check_arrays, fingerprint
 from ecsim.builder import Parts, build, place
 from ecsim.cycle import advance
 from ecsim.deck import Deck, full_key, load_deck
@@ -18,6 +18,7 @@ from ecsim.deck.checks import backend_faults, option_faults, shape_faults
 from ecsim.deck.schema import Assembly, Backend, Particles
 from ecsim.diagnostics.schedule import Schedule
 from ecsim.output.hold import Hold
+from ecsim.parallel.launch import world
 from ecsim.particles.species import Species, locate
 from ecsim.plasma import Plasma
 from ecsim.solver.gmres import SolverError
@@ -74,7 +75,7 @@ class Simulation:
                 parts.recorder.start(simulation)
             return simulation
         except BaseException:
-            hold.abandon()
+            hold.abandon_on_all(world())
             raise
 
     @classmethod
@@ -93,12 +94,15 @@ class Simulation:
         Raises ValueError listing every fault of the arguments, BackendError where the device is not to be had, and
         FloatingPointError if the energy cannot be told.
         """
-        faults = option_faults(dict(dt=dt, theta=theta, shape=shape, tolerance=tolerance, device=device, method=method,
-                                    precision=precision, threads=threads, position=position, velocity=velocity,
-                                    sort_every=sort_every, restart=restart, max_iterations=max_iterations, guess=guess,
-                                    ranks=ranks, transport=transport))
+        options = dict(dt=dt, theta=theta, shape=shape, tolerance=tolerance, device=device, method=method,
+                       precision=precision, threads=threads, position=position, velocity=velocity,
+                       sort_every=sort_every, restart=restart, max_iterations=max_iterations, guess=guess,
+                       ranks=ranks, transport=transport)
         grid, checked, E, B = check_arrays(cells=cells, size=size, shape=shape, species=species, E=E, B=B,
-                                           faults=faults)
+                                           faults=option_faults(options))
+        here = world()
+        if here.comm is not None:
+            here.same("arrays or options", fingerprint(options, grid, checked, E, B))
         domain, backend = place(grid, device=device, threads=threads, ranks=ranks, transport=transport)
         assembly, taken = Assembly(method, precision), Backend(device=backend.name)
         faults = [*backend_faults(Particles(velocity=velocity), assembly, taken), *shape_faults(grid, assembly, taken)]
@@ -179,8 +183,10 @@ class Simulation:
                 self.step()
             if self.checkpointer and (self.plasma.step < last or self.checkpointer.scheduled):
                 self.save()
-        except KeyboardInterrupt:
-            self.abandon()
+        except BaseException as error:
+            self.plasma.domain.world.announce_closing()
+            if isinstance(error, KeyboardInterrupt):
+                self.abandon()
             raise
         finally:
             self.close()

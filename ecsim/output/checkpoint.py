@@ -13,6 +13,7 @@ import shutil
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,15 +159,18 @@ def _remove_parts(folder: Path) -> None:
 def find_checkpoint(where: str | os.PathLike[str], world: World | None = None) -> tuple[Checkpoint, list[str]]:
     """The checkpoint ``where``, or the newest valid one of the run directory ``where`` (collective).
 
+    It is one that all ranks find: rank 0 says which there are.
     Returns it and why newer ones were passed over. Raises CheckpointError if there is none, with all reasons.
     """
-    path = Path(where)
+    path, here = Path(where), world or World()
     passed_over: list[str] = []
-    for candidate in _candidates(path):
+    for candidate in here.on_root(lambda: _candidates(path)):
         try:
-            found = Checkpoint(candidate)
-            found.check(world)
-            return found, passed_over
+            everyone = together(here, partial(Checkpoint, candidate))
+            if any(found.manifest != everyone[0].manifest for found in everyone):
+                raise CheckpointError(f"{candidate} is not the same checkpoint on all ranks")
+            everyone[here.rank].check(here)
+            return everyone[here.rank], passed_over
         except CheckpointError as error:
             passed_over.append(str(error))
     if not passed_over:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ecsim.output.rundir import RunDirectoryError, check_run_directory, clear_run_directory, create_run_directory
 from ecsim.output.storage import reason
+from ecsim.parallel.launch import World
 
 
 class Hold:
@@ -23,8 +24,8 @@ class Hold:
         self._made: list[Path] = []
         self._wrote = False
 
-    def take(self, path: str | os.PathLike[str], overwrite: bool = False, goes_on: bool = False) -> None:
-        """Lock a directory, made if there is none.
+    def take(self, path: str | os.PathLike[str], overwrite: bool = False, goes_on: bool = False) -> list[Path]:
+        """Lock a directory, made if there is none; returns the directories that were made.
 
         goes_on : it is that of a run which goes on (if there is none, nothing is done); else it must be one that a run
         may write into.
@@ -36,7 +37,7 @@ class Hold:
         try:
             while self._handle is None:                 # again where the directory was removed before the lock was ours
                 if goes_on and not self._path.is_dir():
-                    return
+                    return []
                 if not goes_on:
                     self._made += [folder for folder in (self._path, *self._path.parents)
                                    if not folder.exists() and folder not in self._made]
@@ -49,6 +50,15 @@ class Hold:
             if isinstance(error, RunDirectoryError):
                 raise
             raise RunDirectoryError(f"cannot use the run directory {path}: {reason(error)}") from error
+        return self._made
+
+    def stand_by(self, path: str | os.PathLike[str], made: list[Path], wrote: bool) -> None:
+        """On another rank than the one that has taken ``path``: what there is to be cleared if this one fails alone.
+
+        made : the directories that were made for it.  wrote : whether it was made ready for this run by `create`.
+        """
+        self._path, self._made = Path(path), made
+        self._wrote = wrote or self._path in made
 
     def create(self, deck_text: str, overwrite: bool = False) -> None:
         """Make the directory ready, as `create_run_directory`: what of ours lies in it is from now on of this run."""
@@ -58,12 +68,22 @@ class Hold:
     def abandon(self) -> None:
         """After a start that failed: remove what this run wrote, and the directories that it made; then release."""
         if self._handle is not None:
-            with suppress(OSError):
-                if self._wrote:
-                    clear_run_directory(self._path)
-                for folder in self._made:
-                    folder.rmdir()
+            self._clear()
         self.release()
+
+    def abandon_on_all(self, here: World) -> None:
+        """`abandon` where every rank may have failed, or one alone, which then does it before it ends the job."""
+        here.announce_closing()
+        self.abandon()
+        if not here.fail_together() and not here.is_root:
+            self._clear()
+
+    def _clear(self) -> None:
+        with suppress(OSError):
+            if self._wrote:
+                clear_run_directory(self._path)
+            for folder in self._made:
+                folder.rmdir()
 
     def release(self) -> None:
         """Let others use the directory."""

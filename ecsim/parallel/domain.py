@@ -42,10 +42,10 @@ class Domain:
         """Owned host values (..., *cells) of every rank as one array of the whole grid."""
         return Spread(local, self.topology, self.world.comm)
 
-    def describe(self) -> str:
-        """Ranks, blocks and transport in one line; empty for one rank."""
+    def describe(self, wanted: str = "auto") -> str:
+        """Ranks, blocks and transport in one line; for one rank empty unless a transport is ``wanted``."""
         if self.world.size == 1:
-            return ""
+            return "" if wanted == "auto" else f"one, which sends to nobody: mpi.transport = {wanted} is not used"
         line = f"{self.topology.describe()}, transport {self.transport.name} ({self.world.mpi})"
         warning = "" if self.transport.xp is np else self.world.tied_down
         return f"{line}; {warning}" if warning else line

@@ -6,6 +6,7 @@ that belongs to another MPI than mpi4py's starts processes that do not see each 
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import stat
@@ -14,13 +15,15 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS")
 RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
-GRACE_SECONDS = 3.0
+GRACE_SECONDS = 3.0      # in which a failure of all ranks is to come to all of them …
+CLOSING_SECONDS = 60.0   # … or, once rank 0 has said that it is closing its files, so long
+CLOSING = 1              # tag of that message
 FEWEST_PROCESSORS = 3    # the program, the GPU's driver and NCCL have a busy thread each
 
 
@@ -47,6 +50,7 @@ class World:
     mpi: str = "not used (one process)"
     failing: Any = None
     processors: int = 0
+    _pending: list = field(default_factory=list, compare=False, repr=False)
 
     @property
     def tied_down(self) -> str:
@@ -81,13 +85,40 @@ class World:
             raise failure
         return result
 
+    def same(self, what: str, value: str | bytes) -> None:
+        """Raise LaunchError, on all ranks, unless all are given the same value of ``what`` (collective)."""
+        if self.comm is None:
+            return
+        data = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+        digests = self.comm.allgather(hashlib.sha256(data).digest())
+        other = next((rank for rank, digest in enumerate(digests) if digest != digests[0]), None)
+        if other is not None:
+            raise LaunchError(f"ranks 0 and {other} were given different {what}; all ranks must be given the same")
+
+    def announce_closing(self) -> None:
+        """On rank 0, after an exception and before it closes files, which may take long: the others wait for it."""
+        if self.comm is not None and self.is_root:
+            for rank in range(1, self.size):
+                self.failing.isend(None, rank, CLOSING)
+
     def fail_together(self, seconds: float = GRACE_SECONDS) -> bool:
-        """Whether all ranks call this within ``seconds``: then each may end in order, else the job must be aborted."""
-        request, deadline = self.failing.Ibarrier(), time.monotonic() + seconds
-        while not request.Test():
-            if time.monotonic() > deadline:
+        """Whether all ranks call this within ``seconds``: then each may end in order, else the job must be aborted.
+
+        Asked again after a no, it looks again without waiting.
+        """
+        if self.comm is None:
+            return True
+        if not self._pending:
+            self._pending.append([self.failing.Ibarrier(), time.monotonic() + seconds])
+        wait = self._pending[0]
+        while not wait[0].Test():
+            if not self.is_root and self.failing.Iprobe(source=0, tag=CLOSING):
+                self.failing.recv(source=0, tag=CLOSING)
+                wait[1] = time.monotonic() + CLOSING_SECONDS
+            if time.monotonic() > wait[1]:
                 return False
             time.sleep(0.01)
+        self._pending.clear()
         return True
 
 
@@ -159,9 +190,24 @@ def _first_line(text: str) -> str:
     return " ".join(text.replace("\0", "").partition("\n")[0].replace("Version:", "").split())
 
 
+def watch() -> None:
+    """Where a launcher has started several processes, let an exception that one of them meets early end the job too.
+
+    Without it the others would wait for that one for ever once they start MPI.
+    """
+    if announced(os.environ) not in (None, 1) and sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _end_the_job
+
+
 def _end_the_job(kind, value, trace) -> None:
     """Instead of the usual end of a process by an exception: its traceback once, and the end of all ranks."""
-    fail("".join(traceback.format_exception(kind, value, trace)).rstrip(), 1)
+    message = "".join(traceback.format_exception(kind, value, trace)).rstrip()
+    try:
+        world()
+    except LaunchError:
+        print(message, file=sys.stderr, flush=True)
+    else:
+        fail(message, 1)
 
 
 def fail(message: str, code: int) -> int:
