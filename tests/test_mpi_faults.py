@@ -45,6 +45,13 @@ def test_what_all_ranks_notice_is_told_once(kind, text):
     assert done.stderr.count(text) == 1 and "Abort" not in done.stderr
 
 
+def test_ranks_that_fail_for_other_reasons_at_once_are_all_heard():
+    done = start(3, "faults.py", "several", timeout=60)
+    assert done.returncode and "Abort" not in done.stderr
+    assert done.stderr.count("RuntimeError: planned 0") == done.stderr.count("RuntimeError: planned 1") == 1
+    assert "rank 1 of 3: Traceback" in done.stderr and "rank 2" not in done.stderr
+
+
 @pytest.mark.parametrize("other", [["decks"], ["run", "thermal", "--bogus"], ["run", "thermal", "--steps", "3"],
                                    ["--version"]])
 def test_ranks_with_different_commands_are_refused(tmp_path, other):

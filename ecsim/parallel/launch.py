@@ -225,9 +225,19 @@ def fail(message: str, code: int) -> int:
         _until_read(sys.stderr)
         here.comm.Abort(code)
         os._exit(code)      # where it returns, as MPICH's may before the job has ended
-    elif here.is_root:
-        print(message, file=sys.stderr, flush=True)
+    else:
+        _tell_each(here, here.failing.gather(message, root=0))
     return code
+
+
+def _tell_each(here: World, messages: list[str] | None) -> None:
+    """On rank 0: its message, and those of other ranks that end otherwise (the same exception has other tracebacks)."""
+    told: set[str] = set()
+    for rank, message in enumerate(messages or []):
+        last = message.rpartition("\n")[2]
+        if last not in told:
+            told.add(last)
+            print(f"rank {rank} of {here.size}: {message}" if rank else message, file=sys.stderr, flush=True)
 
 
 def _until_read(stream: Any, seconds: float = GRACE_SECONDS) -> None:

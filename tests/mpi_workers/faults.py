@@ -43,6 +43,13 @@ def arrays() -> None:
     Simulation.from_arrays(**given)
 
 
+def several() -> None:
+    """Each rank fails in its own way but for the last, which does as rank 0."""
+    from ecsim.parallel.launch import world
+
+    raise RuntimeError(f"planned {world().rank % 2}")
+
+
 def charge() -> None:
     """Weights that change without a particle being lost."""
     from ecsim.parallel.launch import world
