@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_devices import DEVICES, simulate_on
+from cuda_devices import simulate_on
 
 from ecsim.simulation import Simulation
 
@@ -46,9 +46,16 @@ def test_reference_case(path, method):
     check(from_case(case, method=method), case)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("method", ["pair", "conventional", "flat", "mma"])
-@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
+def cuda_cases():
+    """All cases and methods on a GPU; with the kernels on the host, `pair` and what else three dimensions need."""
+    for path in CASES:
+        for method in ("pair", "conventional", "flat", "mma"):
+            yield pytest.param(path, method, "cuda", marks=pytest.mark.cuda, id=f"{path.stem}-{method}-cuda")
+            if method == "pair" or "3d" in path.stem:
+                yield pytest.param(path, method, "host", id=f"{path.stem}-{method}-host")
+
+
+@pytest.mark.parametrize(("path", "method", "device"), cuda_cases())
 def test_reference_case_by_the_kernels_of_cuda(path, method, device, monkeypatch):
     case = np.load(path)
     simulate_on(device, monkeypatch)
