@@ -55,7 +55,7 @@ def cuda_cases():
                 yield pytest.param(path, method, "host", id=f"{path.stem}-{method}-host")
 
 
-@pytest.mark.parametrize(("path", "method", "device"), cuda_cases())
+@pytest.mark.parametrize(("path", "method", "device"), list(cuda_cases()))
 def test_reference_case_by_the_kernels_of_cuda(path, method, device, monkeypatch):
     case = np.load(path)
     simulate_on(device, monkeypatch)
