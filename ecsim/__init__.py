@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ecsim.parallel.launch import watch
+from ecsim.parallel import launch
 
 __version__ = "0.1.0"
 __all__ = ["Simulation", "load_deck", "open_run", "__version__"]
@@ -32,4 +32,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'ecsim' has no attribute '{name}'")
 
 
-watch()
+launch.watch()
