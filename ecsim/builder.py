@@ -66,12 +66,12 @@ def build(deck: Deck, directory=None, restart=None, hold: Hold | None = None) ->
     grid = Grid(deck.grid.cells, deck.grid.size, deck.grid.order)
     domain, backend = place(grid, device=deck.backend.device, threads=deck.backend.threads, ranks=deck.mpi.ranks,
                             transport=deck.mpi.transport)
-    hold, goes_on = hold or Hold(), None not in (directory, restart) and belongs_to(restart, directory)
-    made: list[Path] = []
+    hold = hold or Hold()
+    goes_on = domain.world.on_root(lambda: None not in (directory, restart) and belongs_to(restart, directory))
     if directory is not None:
-        made = domain.world.on_root(lambda: hold.take(directory, deck.output.overwrite, goes_on))
+        taken = domain.world.on_root(lambda: hold.take(directory, deck.output.overwrite, goes_on))
         if not domain.world.is_root:
-            hold.stand_by(directory, made, wrote=False)
+            hold.stand_by(directory, taken, wrote=False)
     checkpoint, passed_over = (None, ()) if restart is None else find_checkpoint(restart, domain.world)
     if checkpoint is not None:
         check_same_run(checkpoint, deck)
@@ -82,7 +82,7 @@ def build(deck: Deck, directory=None, restart=None, hold: Hold | None = None) ->
     if directory is not None:
         domain.world.on_root(lambda: _prepare(deck, directory, hold, checkpoint if goes_on else None))
         if not domain.world.is_root:
-            hold.stand_by(directory, made, wrote=not goes_on)
+            hold.stand_by(directory, taken, wrote=not goes_on)
         attributes = {**provenance(), "seed": deck.particles.seed, "backend": backend.describe()}
         parts.recorder = _recorder(deck, parts.plasma, directory, attributes, goes_on)
         parts.checkpointer = Checkpointer(

@@ -27,10 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Under mpiexec all ranks share in ``run`` and ``info``; other commands are rank 0's.
     """
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        world().same("commands", "\0".join(sys.argv[1:] if arguments is None else arguments))
+        world().same("commands", "\0".join(given))
     except LaunchError as error:
-        return fail(f"ecsim: {error}", BAD_INPUT)
+        if error.differ or not {"-h", "--help", "--version"} & set(given):      # these need no peers
+            return fail(f"ecsim: {error}", BAD_INPUT)
     options = _parser().parse_args(arguments)
     if options.command in (run_command, info_command):
         return _run(options, fail)
@@ -148,7 +150,7 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *ignored: object) -> None:
         from importlib.metadata import version
 
-        print(f"ecsim {version('ecsim')}")
+        parser._print_message(f"ecsim {version('ecsim')}\n", sys.stdout)
         parser.exit()
 
 

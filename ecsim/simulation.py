@@ -62,7 +62,7 @@ class Simulation:
         used; nothing is allocated or written before these. A start that fails later leaves nothing behind.
         """
         checked = load_deck(deck, {full_key(name): value for name, value in overrides.items()})
-        hold = Hold()
+        hold, here = Hold(), world()
         try:
             parts = build(checked, output, restart_from, hold)
             simulation = cls(parts.plasma, steps=checked.time.n_steps, recorder=parts.recorder,
@@ -75,7 +75,7 @@ class Simulation:
                 parts.recorder.start(simulation)
             return simulation
         except BaseException:
-            hold.abandon_on_all(world())
+            hold.abandon_on_all(here)
             raise
 
     @classmethod
@@ -102,7 +102,8 @@ class Simulation:
                                            faults=option_faults(options))
         here = world()
         if here.comm is not None:
-            here.same("arrays or options", fingerprint(options, grid, checked, E, B))
+            shared = {name: value for name, value in options.items() if name not in ("threads", "device")}
+            here.same("arrays or options", fingerprint(shared, grid, checked, E, B))
         domain, backend = place(grid, device=device, threads=threads, ranks=ranks, transport=transport)
         assembly, taken = Assembly(method, precision), Backend(device=backend.name)
         faults = [*backend_faults(Particles(velocity=velocity), assembly, taken), *shape_faults(grid, assembly, taken)]

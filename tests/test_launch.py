@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from ecsim.arrays import fingerprint
+from ecsim.output.hold import Hold
+from ecsim.output.rundir import create_run_directory, read_deck_text
 from ecsim.parallel import launch
 
 
@@ -97,22 +99,20 @@ def test_ranks_wait_longer_for_rank_0_once_it_says_that_it_is_closing():
     assert of_two(Failing(20, says_closing=True)).fail_together(0.05)
 
 
-def test_who_has_given_up_looks_again_without_waiting():
+def test_who_has_given_up_once_is_out_of_step_for_good():
+    """What it waited for may complete later, and is then no sign that all fail now."""
     failing = Failing(1_000)
     here = of_two(failing)
     assert not here.fail_together(0.05)
-    looks = failing.looks
-    assert not here.fail_together(10.0) and failing.looks == looks + 1 and failing.barriers == 1
     failing.arrives_after = 0
-    assert here.fail_together() and failing.barriers == 1
-    assert here.fail_together() and failing.barriers == 2
+    assert not here.fail_together(10.0) and failing.barriers == 1
 
 
 @pytest.mark.parametrize("digests", [["a", "b"], ["a", "a", "b"]])
 def test_other_values_on_other_ranks_are_named(digests):
     comm = SimpleNamespace(allgather=lambda mine: digests)
     with pytest.raises(launch.LaunchError, match=f"ranks 0 and {len(digests) - 1} were given different decks"):
-        launch.World(comm=comm, size=len(digests)).same("decks", "text")
+        launch.World(comm=comm, size=len(digests), failing=Failing(0)).same("decks", "text")
 
 
 def test_a_fingerprint_sees_every_value_and_its_place():
@@ -121,3 +121,24 @@ def test_a_fingerprint_sees_every_value_and_its_place():
               {**one, "x": one["x"] + 0.1}, {**one, "x": one["x"].astype(np.float32)}, {**one, "x": np.empty((0, 2))}]
     assert fingerprint([one]) == fingerprint([{**one, "x": one["x"].copy()}])
     assert len({fingerprint([given]) for given in [one, *others]}) == 7
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("wrote", [True, False])
+def test_a_rank_that_fails_alone_clears_only_the_directory_that_rank_0_has_taken(tmp_path, same, wrote):
+    """The same path may be another directory on its host, with an earlier run in it."""
+    rank_0, rank_1 = Hold(), Hold()
+    here = tmp_path / "here" / "run"
+    taken = rank_0.take(here)
+    rank_0.create("text = 1\n")
+    there = here if same else tmp_path / "there" / "run"
+    if not same:
+        create_run_directory(there, "text = 2\n")
+        (there / "notes.txt").write_text("mine")
+    rank_1.stand_by(there, (taken[0] if same else [there], taken[1]), wrote)
+    rank_1.abandon_on_all(SimpleNamespace(announce_closing=lambda: None, fail_together=lambda: False))
+    if same:
+        assert not any(tmp_path.iterdir())
+    else:
+        assert read_deck_text(there).endswith("text = 2\n") and (there / "notes.txt").exists()
+        assert read_deck_text(here).endswith("text = 1\n")

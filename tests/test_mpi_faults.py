@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from test_mpi import MPIEXEC, environment, start
+from test_mpi import MPIEXEC, command, environment, start
 
 from ecsim.output.checkpoint import list_checkpoints
 from ecsim.reader import open_run
@@ -33,7 +33,7 @@ def apart(*commands, folders=None, timeout=60):
 def test_an_exception_of_one_rank_before_mpi_is_there(kind):
     done = start(2, "faults.py", kind, timeout=60)
     assert done.returncode and "not reached" not in done.stdout
-    assert done.stderr.count("rank 1 of 2: Traceback") == 1
+    assert done.stderr.count("rank 1: Traceback") == 1
     assert {"early": "ZeroDivisionError: planned", "argument": "ValueError: dt = -1"}[kind] in done.stderr
 
 
@@ -43,6 +43,23 @@ def test_what_all_ranks_notice_is_told_once(kind, text):
     done = start(2, "faults.py", kind, timeout=120)
     assert done.returncode and "not reached" not in done.stdout
     assert done.stderr.count(text) == 1 and "Abort" not in done.stderr
+
+
+def test_a_job_ends_though_its_last_words_cannot_be_written():
+    mute = shlex.join(command(None, "failing.py", 1)) + " 2>/dev/full"
+    done = subprocess.run([str(MPIEXEC), "-n", "2", "sh", "-c", mute], env=environment(), capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode and "not reached" not in done.stdout
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_version_and_help_are_printed_once_and_need_no_peers(option):
+    done = apart([option], [option])
+    assert done.returncode == 0 and done.stdout.count("ecsim") and not done.stderr
+    assert done.stdout == apart([option]).stdout
+    unseen = subprocess.run([sys.executable, "-m", "ecsim", option], env=environment(SLURM_STEP_NUM_TASKS="4"),
+                            capture_output=True, text=True, timeout=60)
+    assert unseen.returncode == 0 and unseen.stdout == done.stdout
 
 
 def test_ranks_that_fail_for_other_reasons_at_once_are_all_heard():
@@ -68,8 +85,8 @@ def test_ranks_that_find_different_decks_are_refused(tmp_path):
             "[problem]\nname = 'thermal'\n"
             "[[species]]\nname = 'ions'\ncharge_to_mass = 1.0\nparticles_per_cell = 4\nthermal_velocity = 0.02\n"
             "[[species]]\nname = 'electrons'\ncharge_to_mass = -25.0\nparticles_per_cell = 4\nthermal_velocity = 0.1\n")
-    command = ["run", "deck.toml", "--device", "cpu", "--threads", "1", "-o", tmp_path / "run"]
-    done = apart(command, command, folders=[tmp_path / "a", tmp_path / "b"])
+    arguments = ["run", "deck.toml", "--device", "cpu", "--threads", "1", "-o", tmp_path / "run"]
+    done = apart(arguments, arguments, folders=[tmp_path / "a", tmp_path / "b"])
     assert done.returncode == 2 and not (tmp_path / "run").exists()
     assert "were given different decks" in done.stderr and done.stderr.count("\n") == 1
 
@@ -78,8 +95,8 @@ def test_a_checkpoint_that_one_rank_does_not_see_is_passed_over(tmp_path):
     """Ranks on hosts with other directories must not go on from different steps."""
     a, b = tmp_path / "a", tmp_path / "b"
     a.mkdir()
-    command = [str(MPIEXEC), "-n", "2", sys.executable, "-m", "ecsim", "run", "thermal", *SMALL]
-    subprocess.run([*command, "--steps", "4", "-o", "run"], env=environment(), cwd=a, check=True, timeout=120)
+    started = [str(MPIEXEC), "-n", "2", sys.executable, "-m", "ecsim", "run", "thermal", *SMALL]
+    subprocess.run([*started, "--steps", "4", "-o", "run"], env=environment(), cwd=a, check=True, timeout=120)
     shutil.copytree(a, b)
     newest = list_checkpoints(a / "run")[-1]
     shutil.rmtree(b / "run" / "checkpoints" / newest.name)

@@ -166,16 +166,22 @@ def find_checkpoint(where: str | os.PathLike[str], world: World | None = None) -
     passed_over: list[str] = []
     for candidate in here.on_root(lambda: _candidates(path)):
         try:
-            everyone = together(here, partial(Checkpoint, candidate))
-            if any(found.manifest != everyone[0].manifest for found in everyone):
+            opened: list[Checkpoint] = []
+            if len(set(together(here, partial(_open, candidate, opened)))) > 1:
                 raise CheckpointError(f"{candidate} is not the same checkpoint on all ranks")
-            everyone[here.rank].check(here)
-            return everyone[here.rank], passed_over
+            opened[0].check(here)
+            return opened[0], passed_over
         except CheckpointError as error:
             passed_over.append(str(error))
     if not passed_over:
         raise CheckpointError(f"{path} has no checkpoints" if path.is_dir() else f"there is no {path}")
     raise CheckpointError("no valid checkpoint: " + "; ".join(passed_over))
+
+
+def _open(path: Path, opened: list[Checkpoint]) -> int:
+    """Put the checkpoint into a list; returns a checksum of what its manifest says."""
+    opened.append(Checkpoint(path))
+    return _checksum_of(opened[0].manifest)
 
 
 def newest_step(where: str | os.PathLike[str]) -> int | None:

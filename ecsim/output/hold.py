@@ -23,9 +23,11 @@ class Hold:
         self._handle: int | None = None
         self._made: list[Path] = []
         self._wrote = False
+        self._identity: tuple | None = None
 
-    def take(self, path: str | os.PathLike[str], overwrite: bool = False, goes_on: bool = False) -> list[Path]:
-        """Lock a directory, made if there is none; returns the directories that were made.
+    def take(self, path: str | os.PathLike[str], overwrite: bool = False,
+             goes_on: bool = False) -> tuple[list[Path], tuple | None]:
+        """Lock a directory, made if there is none; returns the directories that were made, and which one it is.
 
         goes_on : it is that of a run which goes on (if there is none, nothing is done); else it must be one that a run
         may write into.
@@ -37,7 +39,7 @@ class Hold:
         try:
             while self._handle is None:                 # again where the directory was removed before the lock was ours
                 if goes_on and not self._path.is_dir():
-                    return []
+                    return [], None
                 if not goes_on:
                     self._made += [folder for folder in (self._path, *self._path.parents)
                                    if not folder.exists() and folder not in self._made]
@@ -50,15 +52,16 @@ class Hold:
             if isinstance(error, RunDirectoryError):
                 raise
             raise RunDirectoryError(f"cannot use the run directory {path}: {reason(error)}") from error
-        return self._made
+        return self._made, _identity(self._path)
 
-    def stand_by(self, path: str | os.PathLike[str], made: list[Path], wrote: bool) -> None:
+    def stand_by(self, path: str | os.PathLike[str], taken: tuple[list[Path], tuple | None], wrote: bool) -> None:
         """On another rank than the one that has taken ``path``: what there is to be cleared if this one fails alone.
 
-        made : the directories that were made for it.  wrote : whether it was made ready for this run by `create`.
+        Nothing is, unless ``path`` is the same directory here.
+        taken : what `take` has returned there.  wrote : whether `create` has made the directory ready for this run.
         """
-        self._path, self._made = Path(path), made
-        self._wrote = wrote or self._path in made
+        self._path, (self._made, self._identity) = Path(path), taken
+        self._wrote = wrote or self._path in self._made
 
     def create(self, deck_text: str, overwrite: bool = False) -> None:
         """Make the directory ready, as `create_run_directory`: what of ours lies in it is from now on of this run."""
@@ -75,7 +78,7 @@ class Hold:
         """`abandon` where every rank may have failed, or one alone, which then does it before it ends the job."""
         here.announce_closing()
         self.abandon()
-        if not here.fail_together() and not here.is_root:
+        if not here.fail_together() and self._identity is not None and self._identity == _identity(self._path):
             self._clear()
 
     def _clear(self) -> None:
@@ -92,6 +95,15 @@ class Hold:
             self._handle = None
 
     __del__ = release
+
+
+def _identity(path: Path) -> tuple | None:
+    """Which directory this is among all of this host, and which host; None where that is not known."""
+    try:
+        found = os.stat(path)
+        return Path("/proc/sys/kernel/random/boot_id").read_text(), found.st_dev, found.st_ino
+    except OSError:
+        return None
 
 
 def _locked(path: Path) -> int | None:

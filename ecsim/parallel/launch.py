@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import signal
 import stat
 import sys
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -22,13 +24,20 @@ from typing import Any
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS")
 RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 GRACE_SECONDS = 3.0      # in which a failure of all ranks is to come to all of them …
-CLOSING_SECONDS = 60.0   # … or, once rank 0 has said that it is closing its files, so long
+CLOSING_SECONDS = 30.0   # … or, once rank 0 has said that it is closing its files, so long
 CLOSING = 1              # tag of that message
 FEWEST_PROCESSORS = 3    # the program, the GPU's driver and NCCL have a busy thread each
 
 
 class LaunchError(RuntimeError):
-    """The process was started as one of many and cannot work as one; the message says why and what to do."""
+    """The process was started as one of many and cannot work as one; the message says why and what to do.
+
+    differ : the peers are there, but were given something else.
+    """
+
+    def __init__(self, message: str, differ: bool = False) -> None:
+        super().__init__(message)
+        self.differ = differ
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class World:
     mpi: str = "not used (one process)"
     failing: Any = None
     processors: int = 0
-    _pending: list = field(default_factory=list, compare=False, repr=False)
+    _gave_up: list = field(default_factory=list, compare=False, repr=False)
 
     @property
     def tied_down(self) -> str:
@@ -91,9 +100,11 @@ class World:
             return
         data = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
         digests = self.comm.allgather(hashlib.sha256(data).digest())
+        self._closing()         # of failures that were caught
         other = next((rank for rank, digest in enumerate(digests) if digest != digests[0]), None)
         if other is not None:
-            raise LaunchError(f"ranks 0 and {other} were given different {what}; all ranks must be given the same")
+            raise LaunchError(f"ranks 0 and {other} were given different {what}; all ranks must be given the same",
+                              differ=True)
 
     def announce_closing(self) -> None:
         """On rank 0, after an exception and before it closes files, which may take long: the others wait for it."""
@@ -104,22 +115,29 @@ class World:
     def fail_together(self, seconds: float = GRACE_SECONDS) -> bool:
         """Whether all ranks call this within ``seconds``: then each may end in order, else the job must be aborted.
 
-        Asked again after a no, it looks again without waiting.
+        Who has waited in vain is not in step with the others any more: the answer stays no.
         """
         if self.comm is None:
             return True
-        if not self._pending:
-            self._pending.append([self.failing.Ibarrier(), time.monotonic() + seconds])
-        wait = self._pending[0]
-        while not wait[0].Test():
-            if not self.is_root and self.failing.Iprobe(source=0, tag=CLOSING):
-                self.failing.recv(source=0, tag=CLOSING)
-                wait[1] = time.monotonic() + CLOSING_SECONDS
-            if time.monotonic() > wait[1]:
+        if self._gave_up:
+            return False
+        request, deadline = self.failing.Ibarrier(), time.monotonic() + seconds
+        while not request.Test():
+            if self._closing():
+                deadline = time.monotonic() + CLOSING_SECONDS
+            if time.monotonic() > deadline:
+                self._gave_up.append(request)
                 return False
             time.sleep(0.01)
-        self._pending.clear()
         return True
+
+    def _closing(self) -> bool:
+        """Whether rank 0 has said so since this was last asked."""
+        said = False
+        while not self.is_root and self.failing.Iprobe(source=0, tag=CLOSING):
+            self.failing.recv(source=0, tag=CLOSING)
+            said = True
+        return said
 
 
 def announced(environment: Mapping[str, str]) -> int | None:
@@ -196,18 +214,28 @@ def watch() -> None:
     Without it the others would wait for that one for ever once they start MPI.
     """
     if announced(os.environ) not in (None, 1) and sys.excepthook is sys.__excepthook__:
-        sys.excepthook = _end_the_job
+        sys.excepthook = _end_early
+
+
+def _end_early(kind, value, trace) -> None:
+    """Before this rank has met the others: its traceback, and an end that launchers take for the end of the job."""
+    if issubclass(kind, KeyboardInterrupt):
+        return sys.__excepthook__(kind, value, trace)
+    _print_last(f"rank {launched_rank(os.environ)}: {_traceback(kind, value, trace)}")
+    MPI = sys.modules.get("mpi4py.MPI")
+    if MPI is not None and MPI.Is_initialized() and not MPI.Is_finalized():
+        MPI.COMM_WORLD.Abort(1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)   # an exit code does not impress all launchers before MPI is there
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _end_the_job(kind, value, trace) -> None:
     """Instead of the usual end of a process by an exception: its traceback once, and the end of all ranks."""
-    message = "".join(traceback.format_exception(kind, value, trace)).rstrip()
-    try:
-        world()
-    except LaunchError:
-        print(message, file=sys.stderr, flush=True)
-    else:
-        fail(message, 1)
+    fail(_traceback(kind, value, trace), 1)
+
+
+def _traceback(kind, value, trace) -> str:
+    return "".join(traceback.format_exception(kind, value, trace)).rstrip()
 
 
 def fail(message: str, code: int) -> int:
@@ -221,8 +249,7 @@ def fail(message: str, code: int) -> int:
     if here.comm is None:
         print(message, file=sys.stderr, flush=True)
     elif not here.fail_together():
-        print(f"rank {here.rank} of {here.size}: {message}", file=sys.stderr, flush=True)
-        _until_read(sys.stderr)
+        _print_last(f"rank {here.rank} of {here.size}: {message}")
         here.comm.Abort(code)
         os._exit(code)      # where it returns, as MPICH's may before the job has ended
     else:
@@ -238,6 +265,13 @@ def _tell_each(here: World, messages: list[str] | None) -> None:
         if last not in told:
             told.add(last)
             print(f"rank {rank} of {here.size}: {message}" if rank else message, file=sys.stderr, flush=True)
+
+
+def _print_last(message: str) -> None:
+    """Print on stderr, as far as that can be written, and wait until it is read."""
+    with suppress(OSError, ValueError, AttributeError):
+        print(message, file=sys.stderr, flush=True)
+    _until_read(sys.stderr)
 
 
 def _until_read(stream: Any, seconds: float = GRACE_SECONDS) -> None:
