@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -222,6 +223,23 @@ def test_a_store_that_grows_gives_each_array_back_before_the_next_is_made(rng):
     backend.release_memory = lambda: held.append([name for name, array in old.items() if array() is not None])
     store.make_room(np.full(store.n_cells, 500, np.int32))
     assert held == [["v", "w", "id"], ["w", "id"], ["id"], []]
+
+
+def test_a_new_layout_takes_one_buffer_for_all_components(rng):
+    """The memory plan counts one component of 8 bytes; the store's own arrays stay where they are."""
+    store = filled(HostCudaBackend(), block_of((20, 30)), particles(rng, block_of((20, 30)), 30_000, 0.1), ids=True)
+    store.make_room(store.count)
+    before, arrays = by_id(store.to_host()), [getattr(store, name) for name in store_module.NAMES]
+    need = store.count.copy()
+    need[7] = np.diff(store.first)[7] + 1
+    tracemalloc.start()
+    store.make_room(need)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.diff(store.first)[7] >= need[7] and 8 * store.slots <= peak < 1.3 * 8 * store.slots
+    assert all(array is getattr(store, name) for name, array in zip(store_module.NAMES, arrays, strict=True))
+    after = by_id(store.to_host())
+    assert all((after[name] == before[name]).all() for name in before)
 
 
 @pytest.mark.parametrize("at_once", [1, 75, store_module.AT_ONCE])

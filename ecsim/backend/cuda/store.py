@@ -35,6 +35,11 @@ def slots_of_store(slots: int) -> int:
     return -(-int((1.0 + HEADROOM) * slots) // 32) * 32
 
 
+def components(array):
+    """``array`` (rows, slots), or (slots,) as one row."""
+    return array if array.ndim == 2 else array[None]
+
+
 class CudaParticleStore:
     """See the backend protocol; the twin of ecsim.backend.cpu.store.
 
@@ -184,8 +189,8 @@ class CudaParticleStore:
         xp, batch = self.backend.xp, self.empty_batch(len(cell))
         for name, target in batch.items():
             if target is not None:
-                rows, sources = (a if a.ndim == 2 else a[None] for a in (target, np.asarray(given[name], target.dtype)))
-                for row, source in zip(rows, sources, strict=True):
+                sources = components(np.asarray(given[name], target.dtype))
+                for row, source in zip(components(target), sources, strict=True):
                     row[...] = xp.asarray(source)
         self.insert(xp.asarray(cell), batch)
 
@@ -214,16 +219,13 @@ class CudaParticleStore:
 
     @staticmethod
     def _scatter(target, slot, values, order) -> None:
-        if values.ndim == 1:
-            target[slot] = values[order]
-        else:
-            for row, source in zip(target, values, strict=True):
-                row[slot] = source[order]
+        for row, source in zip(components(target), components(values), strict=True):
+            row[slot] = source[order]
 
     # -- layout ------------------------------------------------------------------------------------------------
 
     def make_room(self, need) -> None:
-        """A new layout in which cell c has room for need[c] particles and slack; one component at a time moves.
+        """A new layout in which cell c has room for need[c] particles and slack; components move through one buffer.
 
         The store as a whole grows only if its slots do not suffice, and then gives each old array back before the next
         is made. Spare slots are shared out, 32 at a time to all.
@@ -238,28 +240,27 @@ class CudaParticleStore:
         self._rows = None
         old_first, self.first = self.first, xp.zeros(self.n_cells + 1, np.int64)
         self.first[1:] = xp.cumsum(slots)
+        buffer = xp.empty(8 * whole if whole == before else 0, np.uint8)
         for name in NAMES:
             array = getattr(self, name)
-            if array is not None:
-                setattr(self, name, self._relocated(array, old_first, whole))
+            if array is not None and whole == before:
+                self._rearrange(array, old_first, buffer[: array.itemsize * whole].view(array.dtype))
+            elif array is not None:
+                setattr(self, name, self._grown(array, old_first, whole))
                 del array
-                if whole > before > 0:
+                if before > 0:
                     self.backend.release_memory()
 
-    def _relocated(self, array, old_first, slots: int):
-        """``array`` (rows, slots) or (slots,) with the particles of each cell at their new places."""
-        xp, old = self.backend.xp, array.shape[-1]
-        rows = array if array.ndim == 2 else array[None]
-        if slots == old or rows.shape[0] == 1:
-            for k, row in enumerate(rows):
-                moved = xp.empty(slots, array.dtype)
-                self._relocate(row, moved, old_first, self.first)
-                if rows.shape[0] == 1:
-                    return moved.reshape(*array.shape[:-1], slots)
-                rows[k] = moved
-            return array
-        grown = xp.empty((rows.shape[0], slots), array.dtype)
-        for row, target in zip(rows, grown, strict=True):
+    def _rearrange(self, array, old_first, buffer) -> None:
+        """Bring the particles of each cell to their new places in ``array`` (…, slots), through a buffer (slots,)."""
+        for row in components(array):
+            self._relocate(row, buffer, old_first, self.first)
+            row[...] = buffer
+
+    def _grown(self, array, old_first, slots: int):
+        """A larger copy (…, slots) of ``array`` with the particles of each cell at their new places."""
+        grown = self.backend.xp.empty((*array.shape[:-1], slots), array.dtype)
+        for row, target in zip(components(array), components(grown), strict=True):
             self._relocate(row, target, old_first, self.first)
         return grown
 
