@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import product
 from typing import NamedTuple
 
 SHAPE_ORDERS = {"cic": 1, "tsc": 2}
@@ -151,6 +152,16 @@ class Part(NamedTuple):
                     found.append(((*self.low[:k], begin, *(0 for _ in cells[k + 1:])),
                                   (*self.high[:k], end, *cells[k + 1:])))
         return [box for box in found if all(a < b for a, b in zip(*box, strict=True))]
+
+
+@cache
+def pair_offsets(d: int, order: int) -> tuple[tuple[int, ...], ...]:
+    """Offsets of the node pairs that share a particle, 0 … ``order`` along each dimension, in C order.
+
+    Two nodes are meant by the lowest corner of the box that they span, and by its extents: W_a W_b is the same for all
+    opposite corners of a box.
+    """
+    return tuple(product(range(order + 1), repeat=d))
 
 
 def roomy(n: int) -> int:

@@ -14,7 +14,7 @@ from ecsim.backend.cuda.store import slots_for, slots_of_store
 from ecsim.deck.schema import Deck, Diagnostic
 from ecsim.diagnostics.base import cells_of
 from ecsim.diagnostics.fields import MOMENTS
-from ecsim.grid import Block, Grid, roomy
+from ecsim.grid import Block, Grid, pair_offsets, roomy
 from ecsim.output.energies import CHUNK, COLUMNS
 from ecsim.particles.recipe import Recipe, speeds
 from ecsim.problems import registry
@@ -102,7 +102,7 @@ def fields(deck: Deck, block: Block) -> dict[str, int]:
     """Fields, moments, the stored stencil and the vectors of the solve: the same arrays on every backend."""
     padded, owned = DOUBLE * math.prod(block.padded), DOUBLE * block.n_cells
     extrapolated = deck.solver.guess == "extrapolated"
-    matrix = padded * 9 * stored_offsets(block)
+    matrix = padded * 9 * len(pair_offsets(block.d, block.order))
     ghost_layer = matrix * block.ghosts // min(block.padded)
     return {
         "fields and moments": padded * (5 * 3 + 4) + owned * 3 * extrapolated,
@@ -110,11 +110,6 @@ def fields(deck: Deck, block: Block) -> dict[str, int]:
         "Krylov vectors": owned * 3 * (deck.solver.restart + 1),
         "work arrays of solve and ghosts": 3 * (padded + owned) + max(3 * owned * SOLVE_TEMPORARIES, ghost_layer),
     }
-
-
-def stored_offsets(block: Block) -> int:
-    """Node offsets that the stencil keeps: zero and half of the others."""
-    return ((2 * block.order + 1) ** block.d + 1) // 2
 
 
 def disk(deck: Deck) -> dict[str, int]:

@@ -17,10 +17,9 @@
 #define REAL double
 #include "cell_matrix.cuh"
 
-// The outermost nodes are one or two more than the cells: tiles of 17 nodes fit 16, 32, ... cells.
-constexpr int TZ = ORDER == 1 ? 17 : 8, TY = DIM == 1 ? 1 : ORDER == 1 ? 3 : 4;
+// The outermost nodes are one or two more than the cells: tiles of 9 nodes fit 8, 16, 80, ... cells.
+constexpr int TZ = ORDER == 1 ? 9 : 8, TY = DIM == 1 ? 1 : 4, BLOCKS = 2;
 constexpr int CHUNK = ORDER == 1 && COMPONENTS == 9 ? 4 : 1, CHUNKS = (COMPONENTS + CHUNK - 1) / CHUNK;
-constexpr int BLOCKS = ORDER == 1 ? 1 : 2;
 constexpr int Y_POWERS = DIM > 1 ? POWERS : 1, Y_PAIRS = DIM > 1 ? PAIRS : 1;
 constexpr int CY = TY + Y_REACH, CZ = TZ + Z_REACH, CELLS = CY * CZ, TILE = CELLS | 1;  // odd: no bank conflicts
 constexpr int YZ_POWERS = Y_POWERS * POWERS, YZ_PAIRS = Y_PAIRS * PAIRS;
@@ -28,7 +27,7 @@ constexpr int LANES = CHUNK * TILE, ITEMS = YZ_POWERS * LANES, SHEET = YZ_PAIRS 
 constexpr int THREADS = (LANES * Y_POWERS + 31) / 32 * 32;
 constexpr int STRIDE = THREADS / (CHUNK * YZ_POWERS), FETCHES = (CELLS + STRIDE - 1) / STRIDE;  // cells fetched at a time
 constexpr int CARRIES = X_REACH * (X_REACH + 1) / 2;
-constexpr int SPAN = 2 * REACH + 1, OFFSETS = (power(SPAN, DIM) + 1) / 2;
+constexpr int OFFSETS = power(SUPPORT, DIM);
 constexpr int SHARE = THREADS / (TY * TZ * CHUNK), OWN_OFFSETS = (OFFSETS + SHARE - 1) / SHARE;
 
 // Of a launch: threads, bytes of shared memory, nodes of a block in y and z, components of a block, numbers of a cell's D.
@@ -70,16 +69,15 @@ inline void copies_wait() {}
 
 // Sum over the cells that hold a node and the one `offset` further on; `at` is the cell whose last node the first is.
 __device__ __forceinline__ double cells_sum(const double* at, int offset) {
-    const int full = offset + OFFSETS - 1, oz = full % SPAN - REACH;
-    const int oy = DIM > 1 ? full / SPAN % SPAN - REACH : 0, ox = DIM > 2 ? full / (SPAN * SPAN) - REACH : 0;
+    const int oz = offset % SUPPORT, oy = DIM > 1 ? offset / SUPPORT % SUPPORT : 0, ox = DIM > 2 ? offset / (SUPPORT * SUPPORT) : 0;
     double sum = 0.0;
 #pragma unroll
     for (int j = 0; j <= Y_REACH; ++j)  // j, k: cells from there; a, b: local numbers of the two nodes in such a cell
 #pragma unroll
         for (int k = 0; k <= Z_REACH; ++k) {
             const int ay = Y_REACH - j, by = ay + oy, az = Z_REACH - k, bz = az + oz;
-            if (by < 0 || by > Y_REACH || bz < 0 || bz > Z_REACH) continue;
-            const int pair = pair_index(min(ay, by), max(ay, by)) * PAIRS + pair_index(min(az, bz), max(az, bz));
+            if (by > Y_REACH || bz > Z_REACH) continue;
+            const int pair = pair_index(ay, by) * PAIRS + pair_index(az, bz);
             sum += at[ox * SHEET + pair * LANES + j * CZ + k];
         }
     return sum;

@@ -37,7 +37,8 @@ extern "C" __global__ void __launch_bounds__(128)
         const long long node = base + grid.support_node(a);
         for (int k = 0; PLASMA && k < 4; ++k) atomicAdd(&moments[k * nodes + node], moment * W[a] * m[k]);
         for (int b = a; b < NODES; ++b) {
-            double* to = stencil + offset_number(a, b) * COMPONENTS * nodes + node;
+            if (!is_stored(a, b)) continue;
+            double* to = stencil + (b - a) * COMPONENTS * nodes + node;
             for (int c = 0; c < COMPONENTS; ++c) atomicAdd(to + c * nodes, mass * W[a] * W[b] * S[c]);
         }
     }

@@ -85,8 +85,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 4)
     for (int i = 0; i < 2; ++i) {
         const int a = g, b = q2 + i;
         if (PLASMA && a < 4 && b < NODES) atomicAdd(moments + a * nodes + base + grid.support_node(b), moment * sum_moments[i]);
-        if (a > b || b >= NODES) continue;
-        double* to = stencil + offset_number(a, b) * COMPONENTS * nodes + base + grid.support_node(a);
+        if (!is_stored(a, b)) continue;
+        double* to = stencil + (b - a) * COMPONENTS * nodes + base + grid.support_node(a);
 #pragma unroll
         for (int c = 0; c < COMPONENTS; ++c) atomicAdd(to + c * nodes, mass * sum[c][i]);
     }

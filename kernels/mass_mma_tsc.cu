@@ -104,8 +104,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     for (int k = 0; k < 4 * TILES; ++k) {
         const int tile = k / 4, i = k % 4;
         const int a = g + 8 * (i / 2) + (tile < 4 ? 0 : 16), b = q2 + i % 2 + 8 * (tile < 4 ? tile : tile - 2);
-        if (a > b || b >= NODES) continue;
-        double* to = stencil + (offset_number(a, b) * COMPONENTS + warp * EACH) * nodes + node0 + grid.support_node(a);
+        if (!is_stored(a, b)) continue;
+        double* to = stencil + ((b - a) * COMPONENTS + warp * EACH) * nodes + node0 + grid.support_node(a);
 #pragma unroll
         for (int c = 0; c < EACH; ++c) atomicAdd(to + c * nodes, mass * sum[c][tile][i]);
     }

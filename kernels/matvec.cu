@@ -1,4 +1,4 @@
-// Product of the stored half stencil with a vector, alone or as part of the field operator.
+// Product of the stored stencil with a vector, alone or as part of the field operator.
 //
 // variants: DIM=1,2,3 ORDER=1,2 FORM=0,1 SHELL=0
 // variants: DIM=1,2,3 ORDER=1,2 FORM=2 SHELL=0,1
@@ -6,16 +6,19 @@
 // FORM 0: scalar matrix, out_k = M x_k.  FORM 1: 3×3 matrix, out = M x.  FORM 2: out = x + κ ∇×∇×x + μ M x, the left side
 // of the field equation with κ = (θΔt)², μ = θΔt (Lapenta 2017, eq. 33).
 //
-// One thread owns one node: it reads its own half of the offsets, values[o][c][g], and the other half where it lies,
-// values[o][c][g - o], since M^{ij} is symmetric in space. Threads walk over the padded array from the first owned node
-// to the last, so that a warp's reads are contiguous; those on ghosts idle. The second read of a value comes less than a plane
-// (two for TSC) of nodes after the first and is served by the L2 cache.
+// One thread owns one node g: for each neighbour g + s it reads values[|s|][c][min(g, g + s)], which has one number for all
+// pairs of nodes across the same box. Threads walk over the padded array from the first owned node to the last, so that a
+// warp's reads are contiguous; those on ghosts idle. Memory sends each number once; that it goes to several nodes is up to the
+// caches, and of these the L2 is the narrow one. So neighbours of the same |s| come together, and those that differ in the
+// sign along z, which find the same lines in the L1 cache, next to each other.
 //
 // SHELL 0: the nodes of a box, which may be all. SHELL 1: all others, in one launch; the box is in the middle of the block.
 #include "shell.cuh"
 
-constexpr int WIDE = 2 * ORDER + 1;                                        // offsets along a dimension
-constexpr int ZERO = (DIM == 1 ? WIDE - 1 : DIM == 2 ? WIDE * WIDE - 1 : WIDE * WIDE * WIDE - 1) / 2;
+constexpr int OFFSETS = power(SUPPORT, DIM);
+// Threads of a block, known to ecsim.backend.cuda.fields too. In 3D as many as several rows of nodes: these share a L1 cache.
+constexpr int THREADS = DIM < 3 ? 128 : ORDER == 1 ? 448 : 512;
+constexpr int BLOCKS = (ORDER == 1 ? 896 : 512) / THREADS;  // on a multiprocessor, for which there are registers
 constexpr int COMPONENTS = FORM == 0 ? 1 : 9;
 
 // κ times the blocks of ∇×∇× between a node and its neighbour at offset d: component i couples to itself by
@@ -75,7 +78,15 @@ INLINE void add_curl_curl(const CurlCurl& c, const int d[3], const double x[3], 
         }
 }
 
-// y += M_o(g) x(g + o), M the entries at `m`, one every `pitch`.
+// The same pointer, of which the compiler does not know where it comes from: it would keep hundreds of them in registers.
+INLINE const double* opaque(const double* p) {
+#ifdef __CUDACC__
+    asm("" : "+l"(p));
+#endif
+    return p;
+}
+
+// y += M x, M the entries at `m`, one every `pitch`.
 INLINE void add_entries(const double* m, long long pitch, const double* x, double* y) {
     if (FORM == 0) {
         y[0] = fma(m[0], x[0], y[0]);
@@ -88,13 +99,14 @@ INLINE void add_entries(const double* m, long long pitch, const double* x, doubl
 }
 
 // values (offsets, COMPONENTS, *padded), x (components, *padded), out (components, *cells); blockIdx.y: vector k of FORM 0.
-extern "C" __global__ void __launch_bounds__(128, ORDER == 1 ? 7 : 4)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     matvec(const double* __restrict__ values, const double* __restrict__ x, double* __restrict__ out, int nx, int ny, int nz,
            double mu, const CurlCurl curls, const Box box) {
     const Grid grid = {nx, ny, nz};
-    const long long sy = grid.stride_y(), sx = grid.stride_x(), nodes = grid.nodes();
+    const int sy = (int)grid.stride_y(), sx = (int)grid.stride_x();
+    const long long nodes = grid.nodes();
     long long g;
-    const int owned = node_of(grid, box, blockIdx.x * 128LL + threadIdx.x, g);
+    const int owned = node_of(grid, box, blockIdx.x * (long long)THREADS + threadIdx.x, g);
     if (owned < 0) return;
     constexpr int rows = FORM == 0 ? 1 : 3;
     if (FORM == 0) {
@@ -104,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(128, ORDER == 1 ? 7 : 4)
     double response[rows] = {}, curl[3] = {}, here[rows], ahead[rows], behind[rows];
     auto vector = [&](long long node, double* value) {
 #pragma unroll
-        for (int i = 0; i < rows; ++i) value[i] = x[i * nodes + node];
+        for (int i = 0; i < rows; ++i) value[i] = opaque(x + node)[i * nodes];
     };
     vector(g, here);
     add_entries(values + g, nodes, here, response);
@@ -114,22 +126,27 @@ extern "C" __global__ void __launch_bounds__(128, ORDER == 1 ? 7 : 4)
     }
 
 #pragma unroll
-    for (int o = 1; o <= ZERO; ++o) {
-        const int f = o + ZERO, dz = f % WIDE - ORDER;
-        const int dy = DIM > 1 ? f / WIDE % WIDE - ORDER : 0, dx = DIM > 2 ? f / (WIDE * WIDE) - ORDER : 0;
-        const long long step = dx * sx + dy * sy + dz;
-        const double* m = values + (long long)o * COMPONENTS * nodes + g;
-        vector(g + step, ahead);
-        vector(g - step, behind);
-        add_entries(m, nodes, ahead, response);
-        add_entries(m - step, nodes, behind, response);
-        if constexpr (FORM == 2) {
-            if (magnitude(dx) < 2 && magnitude(dy) < 2 && magnitude(dz) < 2) {
-                const int d[3] = {DIM == 3 ? dx : DIM == 2 ? dy : dz, DIM == 3 ? dy : DIM == 2 ? dz : 0, DIM == 3 ? dz : 0};
-                double both[3];
+    for (int o = 1; o < OFFSETS; ++o) {
+        const int oz = o % SUPPORT, oy = DIM > 1 ? o / SUPPORT % SUPPORT : 0, ox = DIM > 2 ? o / (SUPPORT * SUPPORT) : 0;
 #pragma unroll
-                for (int i = 0; i < 3; ++i) both[i] = ahead[i] + behind[i];
-                add_curl_curl(curls, d, both, curl);
+        for (int signs = 0; signs < 4; ++signs) {  // of the steps of which the first that is not 0 is positive
+            const bool first_y = ox == 0, first_z = first_y && oy == 0;
+            if ((signs / 2 && (first_y || oy == 0)) || (signs % 2 && (first_z || oz == 0))) continue;
+            const int dx = ox, dy = signs / 2 ? -oy : oy, dz = signs % 2 ? -oz : oz;
+            const int step = dx * sx + dy * sy + dz, down = (signs / 2 ? dy * sy : 0) + (signs % 2 ? dz : 0);
+            const double* m = values + (long long)o * COMPONENTS * nodes + g + down;  // at the lowest corner of g and g + step
+            vector(g + step, ahead);
+            vector(g - step, behind);
+            add_entries(opaque(m), nodes, ahead, response);
+            add_entries(opaque(m - step), nodes, behind, response);
+            if constexpr (FORM == 2) {
+                if (ox < 2 && oy < 2 && oz < 2) {
+                    const int d[3] = {DIM == 3 ? dx : DIM == 2 ? dy : dz, DIM == 3 ? dy : DIM == 2 ? dz : 0, DIM == 3 ? dz : 0};
+                    double both[3];
+#pragma unroll
+                    for (int i = 0; i < 3; ++i) both[i] = ahead[i] + behind[i];
+                    add_curl_curl(curls, d, both, curl);
+                }
             }
         }
     }

@@ -3,8 +3,6 @@
 
 #include "mass_columns.cuh"
 
-constexpr int SPAN = 2 * REACH + 1;
-
 // W of a particle at its support nodes, C order.
 INLINE void node_weights(const Stored& p, double W[NODES]) {
     double phi[DIM][SUPPORT];
@@ -21,10 +19,11 @@ INLINE void node_weights(const Stored& p, double W[NODES]) {
     }
 }
 
-// Number in the half stencil of the offset from support node a to b >= a.
-INLINE int offset_number(int a, int b) {
-    int number = b % SUPPORT - a % SUPPORT;
-    if (DIM > 1) number += SPAN * (b / SUPPORT % SUPPORT - a / SUPPORT % SUPPORT);
-    if (DIM > 2) number += SPAN * SPAN * (b / (SUPPORT * SUPPORT) - a / (SUPPORT * SUPPORT));
-    return number;
+// The stencil keeps a pair of support nodes only as lowest and highest corner of its box, a <= b along each dimension; all
+// other pairs of corners have the same number. The number of their offset is b - a then. Any a, b >= 0 can be asked for.
+INLINE bool is_stored(int a, int b) {
+    bool stored = a <= b && b < NODES && a % SUPPORT <= b % SUPPORT;
+    if (DIM > 1) stored = stored && a / SUPPORT % SUPPORT <= b / SUPPORT % SUPPORT;
+    if (DIM > 2) stored = stored && a / (SUPPORT * SUPPORT) <= b / (SUPPORT * SUPPORT);
+    return stored;
 }

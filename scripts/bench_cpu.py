@@ -23,7 +23,7 @@ from ecsim.backend.cpu import CpuBackend
 from ecsim.backend.cpu.threads import available_threads
 from ecsim.deck import load_deck
 from ecsim.grid import SHAPE_ORDERS, Block, Grid
-from ecsim.massmatrix.stencil import half_offsets
+from ecsim.massmatrix import pair_offsets
 from ecsim.particles import loading
 from ecsim.problems import registry
 
@@ -43,7 +43,7 @@ class Plasma:
                           rng.normal(0.0, SPEED, (3, n)))
         self.store.sort()
         self.E, self.B = np.zeros((3, *self.block.padded)), rng.normal(0.0, 0.1, (3, *self.block.padded))
-        self.stencil = np.zeros((len(half_offsets(self.block.d, order)), 9, *self.block.padded))
+        self.stencil = np.zeros((len(pair_offsets(self.block.d, order)), 9, *self.block.padded))
         self.moments = np.zeros((4, *self.block.padded))
         self.x, self.y = rng.normal(size=(3, *self.block.padded)), np.empty((3, *cells))
 

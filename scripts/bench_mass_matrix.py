@@ -23,7 +23,7 @@ from ecsim.backend.cpu import CpuBackend
 from ecsim.backend.cuda import CudaBackend
 from ecsim.backend.cuda import assembly as cuda
 from ecsim.grid import Block, Grid
-from ecsim.massmatrix.stencil import half_offsets
+from ecsim.massmatrix import pair_offsets
 
 SHAPES = {"cic": 1, "tsc": 2}
 METHODS = {"pair": ("pair", "fp64"), "pair tf32": ("pair", "tf32"), "conventional": ("conventional", "fp64"),
@@ -46,7 +46,7 @@ class Problem:
         sets = sets or int(np.clip(np.ceil(2 * L2_BYTES / bytes_of_a_set), 1, MOST_SETS))
         self.sets = [self._particles(per_cell) for _ in range(sets)]
         self.B = 0.5 * xp.random.standard_normal((3, *block.padded))
-        self.stencil = xp.zeros((len(half_offsets(3, block.order)), 1 if self.columns else 9, *block.padded))
+        self.stencil = xp.zeros((len(pair_offsets(3, block.order)), 1 if self.columns else 9, *block.padded))
         self.moments = None if self.columns else xp.zeros((4, *block.padded))
         self.D = xp.empty((block.n_cells, cuda.cell_size(backend, block, self.columns)))
         self.turn = 0
@@ -182,7 +182,7 @@ def errors(backend) -> list[dict]:
         cell, s = rng.integers(0, block.n_cells, n).astype(np.int32), rng.random((3, n)) - 0.5
         for kind, components in (("scalar", 1), ("tensorial", 9)):
             columns = rng.standard_normal((components, n))
-            exact = np.zeros((len(half_offsets(3, order)), components, *block.padded))
+            exact = np.zeros((len(pair_offsets(3, order)), components, *block.padded))
             cpu.assemble_columns(block, cell, s, columns, exact, "direct")
             for name, (method, precision) in METHODS.items():
                 got = backend.xp.zeros(exact.shape)

@@ -22,8 +22,8 @@ def make_block(cells, order) -> Block:
     return Block(Grid(cells, tuple(n * width for n, width in zip(cells, (0.7, 1.1, 1.6), strict=False)), order))
 
 
-def half_offsets(block) -> list:
-    return [o for o in product(range(-block.order, block.order + 1), repeat=block.d) if o >= (0,) * block.d]
+def pair_offsets(block) -> list:
+    return list(product(range(block.order + 1), repeat=block.d))
 
 
 def draw(block, n: int, rng, edges: bool = True) -> dict:
@@ -77,9 +77,9 @@ def particles_of(store):
 
 
 def add_pairs(block, values: np.ndarray, W: np.ndarray, coefficients) -> None:
-    """values[o, c, a] += coefficient_c W_a W_{a+o}."""
+    """values[o, c, a] += coefficient_c W_a W_{a+o}, o ≥ 0 along each dimension."""
     nodes = list(zip(*np.nonzero(W), strict=True))
-    number = {o: k for k, o in enumerate(half_offsets(block))}
+    number = {o: k for k, o in enumerate(pair_offsets(block))}
     for a, b in product(nodes, nodes):
         o = number.get(tuple(int(y - x) for x, y in zip(a, b, strict=True)))
         if o is not None:
@@ -89,7 +89,7 @@ def add_pairs(block, values: np.ndarray, W: np.ndarray, coefficients) -> None:
 def expected_assembly(store, beta: float, B: np.ndarray):
     """Stencil and moments of a store."""
     block = store.block
-    stencil = np.zeros((len(half_offsets(block)), 9, *block.padded))
+    stencil = np.zeros((len(pair_offsets(block)), 9, *block.padded))
     moments = np.zeros((4, *block.padded))
     for cell, s, v, w in particles_of(store):
         W = padded_weights(block, cell, s)

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from ecsim.massmatrix.stencil import half_offsets
+from ecsim.grid import pair_offsets
 
 
 @dataclass
@@ -98,7 +98,7 @@ def direct(case: Case, mass: float, moment: float, columns: int = 0):
             for k in range(4):
                 np.add.at(moments[k], n, moment * w * m[k])
         moments = moments.reshape(4, *case.padded)
-    offsets = {o: k for k, o in enumerate(half_offsets(d, order))}
+    offsets = {o: k for k, o in enumerate(pair_offsets(d, order))}
     values = np.zeros((len(offsets), len(S), int(np.prod(case.padded))), np.longdouble)
     for a, (na, wa) in zip(support, zip(nodes, W, strict=True), strict=True):
         for b, wb in zip(support, W, strict=True):

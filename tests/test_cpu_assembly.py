@@ -12,9 +12,9 @@ from cpu_cases import (
     draw,
     expected_assembly,
     fill,
-    half_offsets,
     make_block,
     padded_weights,
+    pair_offsets,
 )
 
 from ecsim.backend.cpu import CpuBackend
@@ -28,7 +28,7 @@ def backend():
 
 
 def empty_results(block):
-    return np.zeros((len(half_offsets(block)), 9, *block.padded)), np.zeros((4, *block.padded))
+    return np.zeros((len(pair_offsets(block)), 9, *block.padded)), np.zeros((4, *block.padded))
 
 
 def assembled(backend, store, B, method="pair"):
@@ -113,7 +113,7 @@ def test_nothing_else_is_written(backend, case, method):
 def test_columns_given_by_the_caller(backend, case, components, method):
     block, rng = make_block(*case), np.random.default_rng(7)
     given, columns = draw(block, 30, rng), rng.normal(size=(components, 30))
-    stencil = np.zeros((len(half_offsets(block)), components, *block.padded))
+    stencil = np.zeros((len(pair_offsets(block)), components, *block.padded))
     expected = np.zeros_like(stencil)
     backend.assemble_columns(block, given["cell"], given["s"], columns, stencil, method)
     for p in range(30):

@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cpu_cases import assert_near, case_name, draw, fill, half_offsets, make_block
+from cpu_cases import assert_near, case_name, draw, fill, make_block, pair_offsets
 
 from ecsim.backend import BackendError, select
 from ecsim.backend.cpu import CpuBackend, matvec, threads
@@ -28,20 +28,17 @@ def test_matvec(case, components):
     backend, block, rng = CpuBackend(1), make_block(*case), np.random.default_rng(1)
     g, d = block.ghosts, block.d
     many = 3 if components == 9 else 2
-    stencil = rng.normal(size=(len(half_offsets(block)), components, *block.padded))
+    stencil = rng.normal(size=(len(pair_offsets(block)), components, *block.padded))
     x = rng.normal(size=(many, *block.padded))
     expected = np.zeros((many, *block.cells))
 
     def owned(a, offset):
         return a[(..., *(slice(g + o, g + o + n) for o, n in zip(offset, block.cells, strict=True)))]
 
-    here = (0,) * d
-    for o, offset in enumerate(half_offsets(block)):
-        back = tuple(-i for i in offset)
-        for at, there in [(here, offset), (back, back)][: 1 if offset == here else 2]:
-            m = owned(stencil[o], at)
-            m = m.reshape(3, 3, *block.cells) if components == 9 else m
-            expected += np.einsum("ij...,j...->i..." if components == 9 else "k...,i...->i...", m, owned(x, there))
+    for step in product(range(-block.order, block.order + 1), repeat=d):
+        m = owned(stencil[pair_offsets(block).index(tuple(map(abs, step)))], np.minimum(step, 0))
+        m = m.reshape(3, 3, *block.cells) if components == 9 else m
+        expected += np.einsum("ij...,j...->i..." if components == 9 else "k...,i...->i...", m, owned(x, step))
     out = np.full(expected.shape, np.nan)
     backend.matvec(stencil, x, out)
     assert_near(out, expected)
@@ -57,7 +54,7 @@ def test_matvec(case, components):
 def test_field_operator(case):
     """I + (θΔt)² ∇×∇× + θΔt M, against the three one after the other."""
     backend, block, rng = CpuBackend(2), make_block(*case), np.random.default_rng(3)
-    stencil = rng.normal(size=(len(half_offsets(block)), 9, *block.padded))
+    stencil = rng.normal(size=(len(pair_offsets(block)), 9, *block.padded))
     x, theta_dt = rng.normal(size=(3, *block.padded)), 0.8
     product, out = np.empty((3, *block.cells)), np.full((3, *block.cells), np.nan)
     backend.matvec(stencil, x, product)
@@ -72,10 +69,10 @@ def run_with(count: int, case) -> list[np.ndarray]:
     E, B = rng.normal(size=(3, *block.padded)), rng.normal(size=(3, *block.padded))
     results = [store.move(0.3, 0.2, E, B) for _ in range(3)]
     for method in ("pair", "direct"):
-        stencil, moments = np.zeros((len(half_offsets(block)), 9, *block.padded)), np.zeros((4, *block.padded))
+        stencil, moments = np.zeros((len(pair_offsets(block)), 9, *block.padded)), np.zeros((4, *block.padded))
         backend.assemble([store], [0.3], method=method, B_nodes=B, stencil=stencil, moments=moments)
         results += [stencil, moments]
-    columns = np.zeros((len(half_offsets(block)), 1, *block.padded))
+    columns = np.zeros((len(pair_offsets(block)), 1, *block.padded))
     h = store.to_host()
     backend.assemble_columns(block, h["cell"], h["s"], h["v"][:1], columns)
     charge = np.zeros(block.padded)

@@ -13,7 +13,7 @@ from ecsim.backend.cpu import CpuBackend
 from ecsim.backend.cuda import fields
 from ecsim.fields.operators import FieldOperators
 from ecsim.grid import Block, Grid, Part
-from ecsim.massmatrix.stencil import MassMatrix, half_offsets
+from ecsim.massmatrix import MassMatrix, pair_offsets
 from ecsim.parallel.halo import Halo
 from ecsim.parallel.transport import Alone
 from ecsim.solver.gmres import Gmres, PlainKrylov
@@ -41,7 +41,7 @@ def block(request):
 
 def stencil_of(rng, block, components):
     """A random stencil and its ghosts."""
-    values = rng.standard_normal((len(half_offsets(block.d, block.order)), components, *block.padded))
+    values = rng.standard_normal((len(pair_offsets(block.d, block.order)), components, *block.padded))
     Halo(block).fill(values)
     return values
 

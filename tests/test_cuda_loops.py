@@ -11,7 +11,7 @@ from cuda_devices import backend_on, fresh_random
 
 from ecsim.cycle import advance
 from ecsim.grid import Grid
-from ecsim.massmatrix.stencil import MassMatrix, half_offsets
+from ecsim.massmatrix import MassMatrix, pair_offsets
 from ecsim.parallel.domain import Domain, connect
 from ecsim.parallel.launch import World
 from ecsim.parallel.transport import HostTransport
@@ -38,7 +38,7 @@ def test_both_verbs_and_the_product_like_the_periodic_halo(place, cells, order, 
     (backend, transport), rng = backend_and_transport(place), fresh_random()
     grid = Grid(cells, tuple(0.3 * n for n in cells), order)
     domain, whole = Domain.looped(grid, transport, backend, loops), Domain.whole(grid)
-    values = rng.standard_normal((len(half_offsets(grid.d, order)), 9, *whole.block.padded))
+    values = rng.standard_normal((len(pair_offsets(grid.d, order)), 9, *whole.block.padded))
     x = rng.standard_normal((3, *cells))
     expected, found = values.copy(), backend.from_host(values)
     for halo, a in ((whole.halo, expected), (domain.halo, found)):

@@ -46,9 +46,9 @@ def assembled(backend, case, method, *, columns=0, several=1, **options):
 
 
 def direct_offsets(case):
-    from ecsim.massmatrix.stencil import half_offsets
+    from ecsim.grid import pair_offsets
 
-    return half_offsets(len(case.cells), case.order)
+    return pair_offsets(len(case.cells), case.order)
 
 
 def exact(case, columns=0, several=1):

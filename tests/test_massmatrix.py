@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from slow_reference import shape_matrix
 
-from ecsim.massmatrix import assemble, half_offsets
+from ecsim.massmatrix import assemble, pair_offsets
 
 
 def make(cells, tensor, seed=0, count=50):
@@ -46,11 +48,11 @@ def test_scalar_matrix_multiplies_one_field_or_several():
         matrix.matvec(np.zeros((4, 4)))
 
 
-@pytest.mark.parametrize(("d", "order", "count"), [(1, 1, 2), (2, 1, 5), (3, 1, 14), (1, 2, 3), (2, 2, 13), (3, 2, 63)])
-def test_half_of_the_offsets(d, order, count):
-    offsets = half_offsets(d, order)
+@pytest.mark.parametrize(("d", "order", "count"), [(1, 1, 2), (2, 1, 4), (3, 1, 8), (1, 2, 3), (2, 2, 9), (3, 2, 27)])
+def test_one_offset_for_all_pairs_across_the_same_box(d, order, count):
+    offsets = pair_offsets(d, order)
     assert len(offsets) == count == len(set(offsets)) and offsets[0] == (0,) * d
-    assert not {tuple(-i for i in o) for o in offsets[1:]} & set(offsets)
+    assert {tuple(map(abs, s)) for s in product(range(-order, order + 1), repeat=d)} == set(offsets)
 
 
 def test_total_is_the_sum_of_the_coefficients():

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ecsim.grid import SHAPE_ORDERS, Block, Grid
-from ecsim.massmatrix.stencil import MassMatrix, half_offsets
+from ecsim.grid import SHAPE_ORDERS, Block, Grid, pair_offsets
+from ecsim.massmatrix.stencil import MassMatrix
 
-__all__ = ["MassMatrix", "assemble", "half_offsets"]
+__all__ = ["MassMatrix", "assemble", "pair_offsets"]
 
 
 def assemble(positions, coefficients, *, cells, size, shape: str = "cic", method: str = "pair",

@@ -1,26 +1,19 @@
-"""The mass matrix as a stored stencil, half of the offsets kept by its symmetry in space.
+"""The mass matrix as a stored stencil: one number for all pairs of nodes that are opposite corners of the same box.
 
-``values[o, c, g]`` is M^{ij}_{g, g+offset_o} with c = 3i + j (or the only component of a scalar matrix), on
-padded nodes. M^{ij}_{gg'} = M^{ij}_{g'g}, so the offsets that come after zero in lexicographic order suffice.
+W_a W_b = Π_k φ_{a_k} φ_{b_k} does not change when a_k and b_k change places along one dimension. So
+``values[o, c, g]``, with c = 3i + j (or the only component of a scalar matrix) on padded nodes, is M^{ij}_{ab} for any
+two nodes a and b of which the lowest corner, min(a_k, b_k) along each dimension, is g and which are o apart.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import product
 
 import numpy as np
 import scipy.sparse
 
-from ecsim.grid import Block
+from ecsim.grid import Block, pair_offsets
 from ecsim.parallel.halo import HIGH, LOW
-
-
-@cache
-def half_offsets(d: int, order: int) -> tuple[tuple[int, ...], ...]:
-    """Zero and the lexicographically positive node offsets of a shape of ``order`` in ``d`` dimensions."""
-    everything = product(range(-order, order + 1), repeat=d)
-    return tuple(o for o in everything if o >= (0,) * d)
 
 
 def _to_zero(a) -> None:
@@ -35,14 +28,14 @@ class MassMatrix:
     values : (n_offsets, n_components, *padded) array of the backend, n_components 1 (scalar) or 9 (3×3, row major).
     block, halo, backend : where it lives, how ghosts are exchanged, who multiplies.
 
-    Source: Lapenta 2017, J. Comput. Phys. 334, eq. 30; storage of half the offsets as in Pennati & Markidis 2026.
+    Source: Lapenta 2017, J. Comput. Phys. 334, eq. 30.
     """
 
     def __init__(self, block: Block, halo, backend, components: int = 9) -> None:
         if components not in (1, 9):
             raise ValueError(f"components = {components}; 1 (scalar) or 9 (3×3 tensor) is allowed")
         self.block, self.halo, self.backend = block, halo, backend
-        self.offsets = half_offsets(block.d, block.order)
+        self.offsets = pair_offsets(block.d, block.order)
         self.values = backend.xp.zeros((len(self.offsets), components, *block.padded))
 
     @property
@@ -58,8 +51,8 @@ class MassMatrix:
         """After an assembly: bring ghost contributions, of ``moments`` too, to their owners; refresh own ghosts.
 
         What need not travel does not. Particles of owned cells reach low ghosts with TSC only. An entry lies at the
-        first of its nodes: it can lie on a high ghost along the first dimension only where both nodes do, and a product
-        meets ghosts along this dimension only low ones, and only with entries of which the nodes differ along it.
+        lowest corner of its nodes: it can lie on a high ghost along the first dimension only where both nodes do, and
+        a product meets ghosts along this dimension only low ones, and only with entries of which the nodes differ.
         """
         reached: tuple[int, ...] = (LOW, HIGH) if self.block.order > 1 else (HIGH,)
         if not self.halo.cuts(0):
@@ -106,7 +99,7 @@ class MassMatrix:
         total = owned[0, rows].copy()
         for o, offset in enumerate(self.offsets[1:], start=1):
             if all(step % n == 0 for step, n in zip(offset, cells, strict=True)):
-                total += 2.0 * owned[o, rows]
+                total += 2.0 ** sum(step > 0 for step in offset) * owned[o, rows]
         return total[0] if self.components == 1 else total
 
     def to_scipy(self) -> scipy.sparse.csr_array:
@@ -123,16 +116,13 @@ class MassMatrix:
         side = 3 if self.components == 9 else 1
         rows, cols, vals = [], [], []
         for o, offset in enumerate(self.offsets):
-            other = np.ravel_multi_index(
-                tuple((index[k] + offset[k]) % cells[k] for k in range(self.block.d)), cells)
-            for c in range(self.components):
-                i, j = divmod(c, side)
-                rows.append(i * n + node)
-                cols.append(j * n + other)
-                vals.append(values[o, c])
-                if any(offset):
-                    rows.append(i * n + other)
-                    cols.append(j * n + node)
+            for corner in product(*(sorted({0, step}) for step in offset)):
+                row, col = (np.ravel_multi_index(tuple((i + s) % m for i, s, m in zip(index, at, cells, strict=True)),
+                                                 cells) for at in (corner, np.subtract(offset, corner)))
+                for c in range(self.components):
+                    i, j = divmod(c, side)
+                    rows.append(i * n + row)
+                    cols.append(j * n + col)
                     vals.append(values[o, c])
         size = side * n
         coo = scipy.sparse.coo_array(

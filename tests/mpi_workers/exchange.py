@@ -12,7 +12,7 @@ from fake_cupy import FakeCupy
 
 from ecsim.backend.cpu import CpuBackend
 from ecsim.grid import Block, Grid, Part
-from ecsim.massmatrix.stencil import MassMatrix, half_offsets
+from ecsim.massmatrix import MassMatrix, pair_offsets
 from ecsim.parallel.domain import Domain
 from ecsim.parallel.halo import BOTH, HIGH, LOW, Halo
 from ecsim.parallel.launch import world
@@ -126,7 +126,7 @@ def check_field_operator(topology, transport, backend):
     where = np.ix_(*((np.arange(n) + o - block.ghosts) % full for n, o, full in
                      zip(block.padded, block.origin, grid.cells, strict=True)))
     owned = tuple(slice(o, o + n) for o, n in zip(block.origin, block.cells, strict=True))
-    values = rng.standard_normal((len(half_offsets(grid.d, order)), 9, *grid.cells))
+    values = rng.standard_normal((len(pair_offsets(grid.d, order)), 9, *grid.cells))
     x, padded = rng.standard_normal((3, *grid.cells)), np.empty((3, *whole.padded))
     alone, expected = np.empty((*values.shape[:2], *whole.padded)), np.empty((3, *grid.cells))
     Halo(whole).pad(values.reshape(-1, *grid.cells), alone.reshape(-1, *whole.padded))

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ecsim.grid import pair_offsets
+
 
 class Lattice(NamedTuple):
     """Cells of a block as planes × rows × cells, and flat strides of its padded arrays of ``size`` values."""
@@ -66,7 +68,7 @@ class Tables(NamedTuple):
 
     node : (nodes,) flat offset of each support node from the first one.
     low_row : (nodes,) which power row t^u has the exponents of node number u (each at most ``order``).
-    pair_a, pair_b, pair_offset : (pairs,) support nodes of each stored pair, b ≥ a, and number of its stencil offset.
+    pair_a, pair_b, pair_offset : (pairs,) lowest and highest corner of each stored pair, and number of its offset.
     row_offset, row_node, row_products : the pairs once more, those that differ only along the last dimension together:
     (rows,) stencil offset, (rows,) flat offset of the row's first node, and (rows · (order + 1),) number of the product
     φ_a φ_b at each node of the row (products of dimensions in C order; one past the last product where there is none).
@@ -82,11 +84,6 @@ class Tables(NamedTuple):
     row_products: np.ndarray
 
 
-def half_offsets(d: int, order: int) -> list[tuple[int, ...]]:
-    """Zero and the lexicographically positive offsets between nodes that share a particle, in the stencil's order."""
-    return [o for o in product(range(-order, order + 1), repeat=d) if o >= (0,) * d]
-
-
 def pair_row_count(d: int, order: int) -> int:
     """Number of rows of node pairs, the length of ``Tables.row_offset``."""
     return len(tables(d, order, (1 + 2 * order,) * d).row_offset)
@@ -98,20 +95,20 @@ def tables(d: int, order: int, padded: tuple[int, ...]) -> Tables:
     m, powers, strides = order + 1, 2 * order + 1, padded_strides(padded)
     nodes = list(product(range(m), repeat=d))
     which = {pair: k for k, pair in enumerate((a, b) for a in range(m) for b in range(a, m))}
-    number = {offset: k for k, offset in enumerate(half_offsets(d, order))}
+    number = {offset: k for k, offset in enumerate(pair_offsets(d, order))}
 
     def flat(digits, base: int) -> int:
         """The number whose ``base``-ary digits these are."""
         return int(np.ravel_multi_index(tuple(digits), (base,) * d))
 
-    pairs = [(a, b) for a in range(len(nodes)) for b in range(a, len(nodes))]
-    offsets = [number[tuple(y - x for x, y in zip(nodes[a], nodes[b], strict=True))] for a, b in pairs]
+    steps = {(a, b): tuple(np.subtract(nodes[b], nodes[a]).tolist()) for a in range(m**d) for b in range(a, m**d)}
+    pairs = [pair for pair, step in steps.items() if min(step) >= 0]
+    offsets = [number[steps[pair]] for pair in pairs]
     flat_node = [sum(i * s for i, s in zip(node, strides, strict=True)) for node in nodes]
     rows: dict[tuple[int, int], list[int]] = {}
     for (a, b), offset in zip(pairs, offsets, strict=True):
         row = rows.setdefault((offset, flat_node[a] - nodes[a][-1]), [len(which) ** d] * m)
-        digits = [which[min(x, y), max(x, y)] for x, y in zip(nodes[a], nodes[b], strict=True)]
-        row[nodes[a][-1]] = flat(digits, len(which))
+        row[nodes[a][-1]] = flat([which[pair] for pair in zip(nodes[a], nodes[b], strict=True)], len(which))
     columns = (flat_node, [flat(node, powers) for node in nodes], [a for a, _ in pairs], [b for _, b in pairs], offsets,
                [offset for offset, _ in rows], [node for _, node in rows], list(rows.values()))
     return Tables(*(np.array(c, dtype=np.int64).reshape(-1) for c in columns))

@@ -14,6 +14,7 @@ CURL_CURL = np.dtype([("same", "f8", (3, 8)), ("mixed", "f8", (3, 2))])  # struc
 BOX = np.dtype([("low", "i4", 3), ("high", "i4", 3), ("first", "i8")])        # struct Box of kernels/matvec.cu
 NO_CURLS = np.zeros(1, CURL_CURL)
 TENSOR, SCALAR, FIELD_EQUATION = 1, 0, 2
+LARGE_BLOCK = {1: 448, 2: 512}  # threads of a block of kernels/matvec.cu in three dimensions, by order
 MOST_VECTORS = 32
 ELEMENTS_PER_BLOCK = 1024
 MOST_PARTS = 2**14  # of all sums together that the last block of a product adds up
@@ -70,12 +71,14 @@ def _launch_of(cells: tuple[int, ...], padded: tuple[int, ...], part) -> tuple[i
 
 
 def multiply(backend, stencil, x, out, form: int, mu: float = 0.0, curls=NO_CURLS, part=None) -> None:
-    """Launch the product with the half stencil on padded ``x``; ``out`` owned (see kernels/matvec.cu)."""
+    """Launch the product with the stored stencil on padded ``x``; ``out`` owned (see kernels/matvec.cu)."""
     cells, padded = out.shape[1:], x.shape[1:]
-    threads, shell, box = _launch_of(cells, padded, part)
-    backend.launch("matvec.cu", "matvec", (-(-threads // 128), len(x) if form == SCALAR else 1), 128,
+    items, shell, box = _launch_of(cells, padded, part)
+    order = (padded[-1] - cells[-1]) // 2
+    threads = 128 if len(cells) < 3 else LARGE_BLOCK[order]
+    backend.launch("matvec.cu", "matvec", (-(-items // threads), len(x) if form == SCALAR else 1), threads,
                    (stencil, x, out, *right_aligned(cells), float(mu), curls, box),
-                   DIM=len(cells), ORDER=(padded[-1] - cells[-1]) // 2, FORM=form, SHELL=shell)
+                   DIM=len(cells), ORDER=order, FORM=form, SHELL=shell)
 
 
 class Staggered:
