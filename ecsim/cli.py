@@ -191,12 +191,12 @@ def run_command(options: argparse.Namespace) -> None:
 
 def check_command(options: argparse.Namespace) -> None:
     """``ecsim check``: print the plan."""
+    from ecsim.backend import expected
     from ecsim.plan import make_plan
     from ecsim.report import plan_text
 
     deck = _deck(options)
-    device = "cuda" if deck.backend.device == "cuda" else "cpu"
-    print(plan_text(make_plan(deck, device)))
+    print(plan_text(make_plan(deck, expected(deck.backend.device))))
 
 
 def list_decks(options: argparse.Namespace) -> None:

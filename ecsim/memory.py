@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ecsim.backend.cuda.move import FRACTION, GROWTH, HEAD_BYTES, LEAST_IN_FULL_RUN, LEAST_RECORDS
+from ecsim.backend.cuda.move import FRACTION, GROWTH, HEAD_BYTES, LEAST_IN_FULL_RUN, LEAST_RECORDS, POOL, WARPS
 from ecsim.backend.cuda.store import slots_for, slots_of_store
 from ecsim.deck.schema import Deck, Diagnostic
 from ecsim.diagnostics.base import cells_of
@@ -24,6 +24,7 @@ SOLVE_TEMPORARIES = 8
 COLUMN_INDEX = 1_500
 PER_CELL, OUTBOX_PER_CELL = 12, 52
 MEAN_SPEED = math.sqrt(2.0 / math.pi)   # ⟨|v|⟩ along one dimension of a Maxwellian with v_th = 1
+RESIDENT = 528                          # blocks of the mover at a time on an H200; others have room for fewer
 WASTE = 1.06                            # of the outbox, by warps that take records in lots
 SPECIES_COMPONENTS, COMMON_COMPONENTS = 12, 10
 DATASET_OVERHEAD = 1400
@@ -68,7 +69,7 @@ def cuda_particles(deck: Deck, block: Block) -> dict[str, int]:
         share = WASTE * leaving(deck, recipe)  # an outbox that is too small grows by a share of what it is to hold
         share = max(FRACTION, share * (1 + GROWTH) if share > FRACTION else 0.0)
         records, most_slots = max(records, int(share * species.per_cell * block.n_cells)), max(most_slots, slots)
-    records = roomy(records)
+    records = roomy(records + POOL * WARPS * min(-(-block.n_cells // WARPS), RESIDENT))
     heads = HEAD_BYTES * (block.n_cells + records // LEAST_IN_FULL_RUN + 1)
     found["outbox of the mover"] = DOUBLE * words * records + heads + OUTBOX_PER_CELL * block.n_cells
     found["buffer for a new layout"] = DOUBLE * most_slots

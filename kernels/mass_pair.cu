@@ -1,4 +1,4 @@
-// Mass matrix and moments in pair-product form: D[u, c] = sum_p t^u S_c of every cell, on tensor cores, no atomics.
+// Mass matrix and moments in pair-product form: D[u, c] = sum_p t^u S_c of every cell, on tensor cores, one writer a number.
 //
 // variants: DIM=1,2,3 ORDER=1,2 POS=float,double GATHER=float,double REAL=double,float COLUMNS=0,1,9
 //

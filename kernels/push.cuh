@@ -27,7 +27,7 @@ __device__ inline void load_fields(const double* E, const double* B, const Grid&
     }
 }
 
-// The warp's values as polynomials of βE and βB, the same bits as field_coefficients. scratch holds FIELD_VALUES; it is not
+// The warp's values as polynomials of βE and βB, the same bits as NodalField::polynomials. scratch holds FIELD_VALUES; it is not
 // used where B is double: E and B follow each other, and are transformed where they are.
 __device__ inline void to_polynomials(const double values[VALUES_PER_LANE], double beta, double* scratch, Fields& f, int lane) {
     constexpr bool in_place = sizeof(GATHER) == sizeof(double);

@@ -17,15 +17,18 @@ from ecsim.backend.cuda.graphs import GraphRecorder
 
 
 class Poisoned:
-    """NumPy whose ``empty`` is full of NaN and −1, so that what is never written shows."""
+    """NumPy or CuPy whose ``empty`` is full of NaN and −1, so that what is never written shows."""
+
+    def __init__(self, module=np) -> None:
+        self.module = module
 
     def __getattr__(self, name):
-        return getattr(np, name)
+        return getattr(self.module, name)
 
-    @staticmethod
-    def empty(shape, dtype=np.float64):
-        a = np.empty(shape, dtype)
-        a.view(np.uint8)[...] = 0xFF
+    def empty(self, shape, dtype=np.float64):
+        a = self.module.empty(shape, dtype)
+        if self.module is np or not self.module.cuda.get_current_stream().is_capturing():
+            a.view(np.uint8)[...] = 0xFF
         return a
 
 
@@ -99,7 +102,9 @@ def backend_on(device: str) -> CudaBackend:
     if device == "host":
         return HostCudaBackend()
     try:
-        return CudaBackend()
+        backend = CudaBackend()
+        backend.xp = Poisoned(backend.xp)
+        return backend
     except BackendError as error:
         pytest.skip(str(error))
 

@@ -14,7 +14,7 @@ from ecsim.backend.cuda import fields
 from ecsim.fields.operators import FieldOperators
 from ecsim.grid import Block, Grid, Part
 from ecsim.massmatrix import MassMatrix, pair_offsets
-from ecsim.parallel.halo import Halo
+from ecsim.parallel.halo import BOTH, HIGH, Faces, Halo
 from ecsim.parallel.transport import Alone
 from ecsim.solver.gmres import Gmres, PlainKrylov
 from ecsim.solver.operator import FieldOperator
@@ -273,3 +273,20 @@ def test_a_recording_that_fails_says_why(backend):
     fail[0] = lambda: None
     recorded(0)
     backend.synchronize()
+
+
+def test_faces_like_slices(backend, rng, block):
+    """What goes to other blocks and what comes from them: set or added, both sides or one, thin blocks too."""
+    g, on_device, on_host = block.ghosts, backend.faces(block), Faces(block, np)
+    arrays = [rng.standard_normal((components, *block.padded)) for components in (3, 1)]
+    for k, n in enumerate(block.cells):
+        some = list(zip(arrays, (BOTH, (HIGH,)), strict=True))
+        given = [(backend.from_host(a.copy()), sides) for a, sides in some]
+        sent = [backend.to_host(buffer) for buffer in on_device.pack(given, k, (g, n))]
+        for found, expected in zip(sent, on_host.pack(some, k, (g, n)), strict=True):
+            np.testing.assert_array_equal(found, expected)
+        for first, add in (((0, n + g), False), ((g, n), True)):
+            on_device.unpack(given, k, first, [backend.from_host(buffer) for buffer in sent], add)
+            on_host.unpack(some, k, first, sent, add)
+            for (found, _), expected in zip(given, arrays, strict=True):
+                np.testing.assert_array_equal(backend.to_host(found), expected)

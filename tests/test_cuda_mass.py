@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cuda_devices import DEVICES, backend_on
+from cuda_devices import DEVICES, HostCudaBackend, backend_on
 from mass_cases import direct, error, mixed_counts, random_case
 
 from ecsim.backend.cuda import assembly
@@ -120,22 +120,25 @@ def test_several_species_share_one_expansion(backend, order):
     assert error(moments, m) < FP64
 
 
+@pytest.mark.parametrize("order", [1, 2], ids=["cic", "tsc"])
 @pytest.mark.parametrize("method", ["pair", "conventional", "mma", "flat"])
-def test_no_particles_at_all(backend, method):
-    case = random_case((3, 4, 3), 1, np.zeros(36, dtype=int))
+def test_no_particles_at_all(backend, method, order):
+    case = random_case((3, 4, 3), order, np.zeros(36, dtype=int))
     stencil, moments = assembled(backend, case, method)
     assert not stencil.any() and not moments.any()
 
 
-@pytest.mark.parametrize("method", ["pair", "pair few", "conventional", "mma"])
+@pytest.mark.parametrize("order", [1, 2], ids=["cic", "tsc"])
+@pytest.mark.parametrize("method", ["pair", "pair few", "conventional", "mma", "flat"])
 @pytest.mark.usefixtures("few")
-def test_a_hundred_thousand_particles_in_one_cell(backend, method):
+def test_a_hundred_thousand_particles_in_one_cell(backend, method, order):
+    """For TSC on the host, which is slow at it, five thousand."""
     counts = np.zeros(12, dtype=int)
-    counts[5], counts[7] = 100_000, 1
-    case = random_case((2, 3, 2), 1, counts)
+    counts[5], counts[7] = 5_000 if order == 2 and isinstance(backend, HostCudaBackend) else 100_000, 1
+    case = random_case((2, 3, 2), order, counts)
     stencil, moments = assembled(backend, case, method)
     M, m = exact(case)
-    assert error(stencil, M) < 1e-13
+    assert error(stencil, M) < max(allowed(method, case), 1e-13)
     assert error(moments, m) < 1e-13
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cuda_devices import simulate_on
+from cuda_devices import DEVICES, simulate_on
 
 from ecsim import Simulation
+from ecsim.backend.cuda import CudaBackend
 
 SMALL = {"grid.cells": [8, 4, 4], "grid.size": [5.6, 2.8, 2.8], "species.ions.particles_per_cell": 8,
          "species.electrons.particles_per_cell": 8, "solver.tolerance": 1e-14, "particles.position": "float64"}
@@ -47,3 +48,41 @@ def test_energy_is_kept(shape, method, device, cycles, monkeypatch):
     electric = run.energies()["electric"]
     run.step(cycles)
     assert run.worst_drift <= 1e-13 and run.energies()["electric"] > electric
+
+
+@pytest.mark.parametrize(("shape", "method", "precision", "device", "cycles"), [
+    ("cic", "pair", "tf32", "host", 5),
+    *(pytest.param(*case, "cuda", 200, marks=pytest.mark.cuda)
+      for case in (("cic", "pair", "tf32"), ("tsc", "pair", "tf32"), ("tsc", "mma", "tf32")))])
+def test_energy_in_low_precision_drifts_as_the_matrix_is_rounded(shape, method, precision, device, cycles, monkeypatch):
+    simulate_on(device, monkeypatch)
+    run = sheet(device="cuda", shape=shape, method=method, precision=precision)
+    run.step(cycles)
+    assert 1e-12 < run.worst_drift < 1e-5
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_auto_is_a_method_of_the_list(device, monkeypatch):
+    """Scalars of a whole run of few cells: the same bits as with the method that it stands for there, mma or pair."""
+    simulate_on(device, monkeypatch)
+    for shape, meant in (("cic", "mma"), ("tsc", "pair")):
+        ones, others = (sheet(device="cuda", shape=shape, method=method) for method in ("auto", meant))
+        ones.step(2)
+        others.step(2)
+        exact = shape == "tsc" or device == "host"      # mma adds with atomics, in any order
+        np.testing.assert_allclose(ones.E, others.E, rtol=0, atol=0 if exact else 1e-13 * np.abs(others.E).max())
+
+
+@pytest.mark.parametrize("shape", ["cic", "tsc"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_energy_is_kept_with_B_at_particles_in_float32(device, shape, monkeypatch):
+    """Whatever B is, the magnetic force does no work if assembly and mover take the same."""
+    simulate_on(device, monkeypatch)
+    new_store = CudaBackend.new_store
+    monkeypatch.setattr(CudaBackend, "new_store", lambda self, block, **options: new_store(
+        self, block, **options, gather_dtype="float32"))
+    run, exact = sheet(device="cuda", shape=shape), sheet(device="cpu", shape=shape)
+    run.step(5)
+    exact.step(5)
+    assert run.worst_drift <= 1e-14
+    assert 0 < np.abs(run.E - exact.E).max() <= 1e-5 * np.abs(exact.E).max()

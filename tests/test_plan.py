@@ -7,8 +7,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from cuda_devices import HostCudaBackend, simulate_on
+from test_cuda_simulation import SMALL
 from test_deck_load import GOOD
 
+from ecsim.backend import expected
+from ecsim.backend.cuda.assembly import cell_size
 from ecsim.deck import load_deck
 from ecsim.memory import available
 from ecsim.plan import Finding, beam, findings, make_plan
@@ -59,6 +63,33 @@ def test_memory_is_that_of_a_run(overrides):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert make_plan(deck).bytes == pytest.approx(peak, rel=0.05)
+
+
+@pytest.mark.parametrize("shape", ["cic", "tsc"])
+def test_memory_on_a_gpu_is_that_of_a_run(shape, monkeypatch):
+    """Its kernels on the host: the large arrays by their names in the plan."""
+    simulate_on("host", monkeypatch)
+    monkeypatch.setattr("ecsim.memory.RESIDENT", HostCudaBackend().resident_blocks("", "", 0, 0))
+    deck = load_deck("double_harris", {**SMALL, "backend.device": "cuda", "grid.shape": shape})
+    simulation = Simulation.from_deck(deck)
+    simulation.step(2)
+    planned, backend, block = make_plan(deck, "cuda").memory, simulation.plasma.backend, simulation.plasma.block
+    for species in simulation.species:
+        assert planned[f"particles: {species.name}"] == pytest.approx(sum(species.store.nbytes.values()), rel=1e-3)
+    sums_of_moves = 5 * 8 * block.n_cells
+    assert planned["outbox of the mover"] == pytest.approx(backend.outbox.nbytes + sums_of_moves, rel=0.05)
+    assert planned["mass matrix"] == simulation.plasma.mass_matrix.values.nbytes
+    assert planned["buffer for a new layout"] == 8 * max(species.store.slots for species in simulation.species)
+    exact = 8 * cell_size(backend, block) * block.n_cells
+    assert planned["sums of the assembly"] == pytest.approx(exact, rel=0.05)
+
+
+def test_a_plan_is_for_the_gpu_where_there_is_one(monkeypatch):
+    assert [expected(name) for name in ("cpu", "cuda")] == ["cpu", "cuda"]
+    for cupy, file, device in ((True, __file__, "cuda"), (False, __file__, "cpu"), (True, "/nowhere", "cpu")):
+        monkeypatch.setattr("ecsim.backend.GPU_FILES", ("/nowhere", file))
+        monkeypatch.setattr("importlib.util.find_spec", lambda name, there=cupy: there or None)
+        assert expected("auto") == device
 
 
 @pytest.mark.parametrize("overrides", [{}, {"particles.position": "float32"}, {"particles.velocity": "float32"},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+from glob import glob
 
+GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg")
 DEVICES = ("auto", "cpu", "cuda")
 
 
@@ -26,6 +28,13 @@ def _cpu(threads: int):
     from ecsim.backend.cpu import CpuBackend
 
     return CpuBackend(threads or None)
+
+
+def expected(device: str) -> str:
+    """What ``select(device)`` will most likely take, "cpu" or "cuda", told without loading anything."""
+    if device != "auto":
+        return device
+    return "cuda" if importlib.util.find_spec("cupy") and any(map(glob, GPU_FILES)) else "cpu"
 
 
 def select(device: str = "auto", threads: int = 0, local_rank: int = 0):

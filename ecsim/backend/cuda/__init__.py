@@ -79,7 +79,7 @@ def device_report(device: int = 0) -> dict[str, str]:
     return {
         "device": f"{properties['name'].decode()}, compute capability {major}.{minor}",
         "memory": f"{properties['totalGlobalMem'] / 2**30:.0f} GiB",
-        "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
+        "driver": f"for CUDA up to {driver // 1000}.{driver % 1000 // 10}",
         "CuPy": cupy.__version__,
         "tensor cores": f"FP64 {tiles}; TF32 m16n8k8",
     }
