@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def measure(deck, cycles: int, warm_up: int) -> dict:
     staged, stages = timed(run, cycles)
     particles = sum(len(s) for s in run.species)
     return {
-        **provenance(), "device": backend.describe(), "deck": deck.source, "cells": deck.grid.cells,
+        **provenance(), "device": backend.describe(), "deck": Path(deck.source).name, "cells": deck.grid.cells,
         "shape": deck.grid.shape, "method": deck.assembly.method, "precision": deck.assembly.precision,
         "position": deck.particles.position, "tolerance": deck.solver.tolerance,
         "particles": particles, "cycles": run.plasma.step, "load_seconds": load,
