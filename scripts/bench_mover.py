@@ -18,7 +18,7 @@ import numpy as np
 from ecsim.backend.cuda import CudaBackend
 from ecsim.backend.cuda.move import LEAVERS
 from ecsim.backend.cuda.store import SLACK
-from ecsim.grid import Block, Grid, Part
+from ecsim.grid import Block, Grid, Part, pair_offsets
 
 DT, SPEED = 1.0, 0.0343          # cells a step: 8 % leave their cell
 VARIANTS = [{"OCCUPANCY": occupancy, "MOST": batch} for occupancy, batch in ((4, 64), (3, 64), (5, 32))]
@@ -113,8 +113,8 @@ def show_moves(row: dict) -> None:
 def time_products(backend, cells, order, repeats=15) -> dict:
     """Milliseconds of the stencil product, the field operator, the ghosts and the Krylov steps."""
     xp, block = backend.xp, Block(Grid(cells, tuple(float(n) for n in cells), order))
-    offsets = ((2 * order + 1) ** block.d + 1) // 2
-    stencil, x = xp.random.default_rng(4).standard_normal((offsets, 9, *block.padded)), xp.ones((3, *block.padded))
+    shape = len(pair_offsets(block.d, order)), 9, *block.padded
+    stencil, x = xp.random.default_rng(4).standard_normal(shape), xp.ones((3, *block.padded))
     out, ghosts = xp.empty((3, *block.cells)), backend.periodic_ghosts(block)
     basis, h, w, next_one = xp.full((30, out.size), 1e-3), xp.full(30, 1e-3), xp.ones(out.size), xp.empty(out.size)
     pad, ends, column = backend.padding(block, ()), xp.full(31, 1e-3), backend.krylov.column(30)

@@ -51,19 +51,19 @@ class MassMatrix:
         """After an assembly: bring ghost contributions, of ``moments`` too, to their owners; refresh own ghosts.
 
         What need not travel does not. Particles of owned cells reach low ghosts with TSC only. An entry lies at the
-        lowest corner of its nodes: it can lie on a high ghost along the first dimension only where both nodes do, and
-        a product meets ghosts along this dimension only low ones, and only with entries of which the nodes differ.
+        lowest corner of its nodes, so a product meets only entries on low ghosts. Along the first dimension, an entry
+        can lie on a high ghost only where both nodes do, and a product needs only those of which the nodes differ.
         """
         reached: tuple[int, ...] = (LOW, HIGH) if self.block.order > 1 else (HIGH,)
         if not self.halo.cuts(0):
             self.halo.add(self.values, *moments, others=reached)
-            self.halo.fill(self.values)
+            self.halo.fill(self.values, others=(LOW,))
             return
         level = sum(offset[0] == 0 for offset in self.offsets)
         along, across = self.values[:level], self.values[level:]
         lowest = tuple(side for side in reached if side == LOW)
         self.halo.add(along, across, *moments, first=[reached, lowest, *(reached for _ in moments)], others=reached)
-        self.halo.fill(along, across, first=[(), (LOW,)])
+        self.halo.fill(along, across, first=[(), (LOW,)], others=(LOW,))
 
     def multiply_padded(self, x, out) -> None:
         """``out = M x``: x padded with valid ghosts, out owned (3, *cells) or, for a scalar matrix, (k, *cells)."""

@@ -146,14 +146,15 @@ class Halo:
         """Whether dimension k is cut."""
         return k in self._cut
 
-    def fill(self, *arrays, first: Sequence[tuple] | None = None) -> None:
+    def fill(self, *arrays, first: Sequence[tuple] | None = None, others: tuple = BOTH) -> None:
         """Copy owned values into the ghosts of C-ordered arrays (..., *padded), in place.
 
-        first : for each array the sides on which its ghosts along the first dimension are needed, if not both; others
-        are left as they are where that dimension is cut.
+        first : for each array the sides on which its ghosts along the first dimension are needed, if not ``others``,
+        which holds for the other dimensions and all arrays. What is not needed is left as it is where a dimension is
+        cut.
         """
         self._fill_whole(arrays)
-        for _ in self._passing(arrays, first):
+        for _ in self._passing(arrays, first, others):
             pass
 
     def pad(self, x, padded, meanwhile: Sequence[Callable[[], None]] = (), after=None) -> None:
@@ -178,7 +179,7 @@ class Halo:
             for a in arrays:
                 self._periodic.fill(a.reshape(-1, *self._last))
 
-    def _passing(self, arrays, first=None, after=None) -> Iterator[None]:
+    def _passing(self, arrays, first=None, others: tuple = BOTH, after=None) -> Iterator[None]:
         """Ghosts of the dimensions that are cut, one after the other, then ``after``.
 
         Yields whenever an exchange is under way.
@@ -186,7 +187,8 @@ class Halo:
         g = self.block.ghosts
         for k in self._cut:
             n = self.block.cells[k]
-            needed = [(a, BOTH) for a in arrays] if first is None or k > 0 else list(zip(arrays, first, strict=True))
+            sides = [others] * len(arrays) if first is None or k > 0 else first
+            needed = list(zip(arrays, sides, strict=True))
             sent = self._faces.pack(_opposite(needed), k, (g, n))
             came = self._faces.room(needed, k)
             pending = self.transport.start(self.neighbours[k], *sent, *came)

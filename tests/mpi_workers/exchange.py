@@ -116,6 +116,15 @@ def check_sides(domain, whole, where):
         assert np.array_equal(np.array(padded), wanted)
         sent = transport.traffic["messages"] - before["messages"]
         assert sent == 2 * len(domain.topology.split) - (2 - len(sides)) * halo.cuts(0)
+        padded[...] = -1.0
+        padded[block.interior] = wanted[block.interior]
+        before = dict(transport.traffic)
+        halo.fill(padded, others=sides)
+        assert transport.traffic["messages"] - before["messages"] == len(sides) * len(domain.topology.split)
+        here = [slice(0 if LOW in sides or not halo.cuts(k) else block.ghosts,
+                      None if HIGH in sides or not halo.cuts(k) else -block.ghosts) for k in range(block.d)]
+        needed = (slice(None), *here)
+        assert np.array_equal(np.array(padded)[needed], np.array(whole[(slice(None), *where)])[needed])
 
 
 def check_field_operator(topology, transport, backend):
