@@ -27,8 +27,6 @@ def advance(p: Plasma, inspect: Callable[[Plasma], None] | None = None) -> None:
 
     with phase("assembly"):
         p.average_B()                                                         # B^n at nodes
-        p.mass_matrix.clear()
-        p.moments[...] = 0.0
         p.backend.assemble(p.stores, p.betas, method=p.method,                # ρ, Ĵ, M at x^{n+1/2}       (4–6)
                            precision=p.precision, B_nodes=p.B_nodes,
                            stencil=p.mass_matrix.values, moments=p.moments)

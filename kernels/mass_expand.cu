@@ -1,6 +1,7 @@
 // From the D of cells to the stored stencil of the mass matrix: one writer a number, cells in a fixed order.
 //
-// variants: DIM=1,2,3 ORDER=1,2 COLUMNS=0,1,9
+// variants: DIM=1,2,3 ORDER=1,2 COLUMNS=0,1,9 FRESH=0
+// variants: DIM=1,2,3 ORDER=1,2 COLUMNS=0 FRESH=1
 //
 // A block owns a tile of TY x TZ nodes in y and z and marches along x, for CHUNK components. (A single component left over
 // is done for CHUNK tiles, one above the other in y, instead.) Per plane of cells:
@@ -11,14 +12,15 @@
 //   2  thread -> (lane, z pair): y powers to y pairs, in place
 //   3  thread -> (node and component), for every SHARE-th offset: sum over the cells that hold both nodes
 // Shared memory: sums[x power][y power][z power][lane], pairs[x offset][y power, then pair][z pair][lane].
+// FRESH 0: adds to what is in the stencil. FRESH 1: sets it, at all nodes that particles reach.
 // Blocks of the same tile run side by side, so that a memory line with several chunks is read once.
 #define POS double
 #define GATHER double
 #define REAL double
 #include "cell_matrix.cuh"
 
-// The outermost nodes are one or two more than the cells: tiles of 9 nodes fit 8, 16, 80, ... cells.
-constexpr int TZ = ORDER == 1 ? 9 : 8, TY = DIM == 1 ? 1 : 4, BLOCKS = 2;
+// The outermost nodes are one or two more than the cells: tiles of 17 nodes fit 16, 32, ... cells.
+constexpr int TZ = ORDER == 1 ? 17 : 8, TY = DIM == 1 ? 1 : ORDER == 1 ? 3 : 4, BLOCKS = ORDER == 1 ? 1 : 2;
 constexpr int CHUNK = ORDER == 1 && COMPONENTS == 9 ? 4 : 1, CHUNKS = (COMPONENTS + CHUNK - 1) / CHUNK;
 constexpr int Y_POWERS = DIM > 1 ? POWERS : 1, Y_PAIRS = DIM > 1 ? PAIRS : 1;
 constexpr int CY = TY + Y_REACH, CZ = TZ + Z_REACH, CELLS = CY * CZ, TILE = CELLS | 1;  // odd: no bank conflicts
@@ -137,8 +139,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     fetch(begin);
     for (int x = begin; x < x1; ++x) {
         double* to = values + (share * COMPONENTS + component(c3)) * nodes + grid.first_node(x, y3, z0 + iz);
-        double before[OWN_OFFSETS];
-        if (x >= x0 && writes) {
+        double before[OWN_OFFSETS] = {};
+        if (FRESH == 0 && x >= x0 && writes) {
 #pragma unroll
             for (int k = 0; k < OWN_OFFSETS; ++k)
                 if (share + k * SHARE < OFFSETS) before[k] = to[k * apart];

@@ -28,7 +28,7 @@ def backend():
 
 
 def empty_results(block):
-    return np.zeros((len(pair_offsets(block)), 9, *block.padded)), np.zeros((4, *block.padded))
+    return np.full((len(pair_offsets(block)), 9, *block.padded), np.nan), np.full((4, *block.padded), np.nan)
 
 
 def assembled(backend, store, B, method="pair"):
@@ -79,14 +79,15 @@ def test_no_particles(backend, method):
 
 
 @pytest.mark.parametrize("method", ["pair", "direct"])
-def test_results_are_added_to_what_is_there(backend, method):
+def test_two_stores_are_twice_one_and_none_is_nothing(backend, method):
     block, rng = make_block((4, 9), 1), np.random.default_rng(5)
     store, B = fill(backend, block, draw(block, 200, rng)), rng.normal(size=(3, *block.padded))
-    once, twice = assembled(backend, store, B, method), empty_results(block)
-    for _ in range(2):
-        backend.assemble([store], [BETA], method=method, B_nodes=B, stencil=twice[0], moments=twice[1])
-    for a, b in zip(once, twice, strict=True):
+    once, twice, none = assembled(backend, store, B, method), empty_results(block), empty_results(block)
+    for stores, (stencil, moments) in (([store, store], twice), ([], none)):
+        backend.assemble(stores, [BETA] * len(stores), method=method, B_nodes=B, stencil=stencil, moments=moments)
+    for a, b, c in zip(once, twice, none, strict=True):
         assert_near(2.0 * a, b, 1e-15)
+        assert not c.any()
 
 
 @pytest.mark.parametrize("method", ["pair", "direct"])
@@ -98,7 +99,6 @@ def test_nothing_else_is_written(backend, case, method):
     plain, guarded, buffers = assembled(backend, store, B, method), [], []
     for a in plain:
         buffer = np.full(a.size + 64, 77.0)
-        buffer[32:-32] = 0.0
         guarded.append(buffer[32:-32].reshape(a.shape))
         buffers.append(buffer)
     backend.assemble([store], [BETA], method=method, B_nodes=B, stencil=guarded[0], moments=guarded[1])

@@ -12,6 +12,7 @@ from cpu_cases import (
     fill,
     make_block,
     padded_weights,
+    pair_offsets,
     particles_of,
     rotation,
     same_bits,
@@ -126,7 +127,7 @@ def test_sort_every_changes_no_bit(backend, case, options, caches):
 def assert_same_assembly(backend, stores, B, method):
     results = []
     for store in stores:
-        offsets = (2 * store.block.order + 1) ** store.block.d // 2 + 1
+        offsets = len(pair_offsets(store.block))
         stencil, moments = np.zeros((offsets, 9, *store.block.padded)), np.zeros((4, *store.block.padded))
         backend.assemble([store], [BETA], method=method, B_nodes=B, stencil=stencil, moments=moments)
         results.append((stencil, moments))

@@ -8,6 +8,7 @@ from cuda_devices import DEVICES, simulate_on
 
 from ecsim import Simulation
 from ecsim.backend.cuda import CudaBackend
+from ecsim.cycle import advance
 
 SMALL = {"grid.cells": [8, 4, 4], "grid.size": [5.6, 2.8, 2.8], "species.ions.particles_per_cell": 8,
          "species.electrons.particles_per_cell": 8, "solver.tolerance": 1e-14, "particles.position": "float64"}
@@ -86,3 +87,31 @@ def test_energy_is_kept_with_B_at_particles_in_float32(device, shape, monkeypatc
     exact.step(5)
     assert run.worst_drift <= 1e-14
     assert 0 < np.abs(run.E - exact.E).max() <= 1e-5 * np.abs(exact.E).max()
+
+
+@pytest.mark.parametrize(("shape", "method"), [("cic", "pair"), ("tsc", "pair"), ("cic", "mma")])
+@pytest.mark.parametrize("device", DEVICES)
+def test_matrix_and_moments_are_set_whatever_was_there(shape, method, device, monkeypatch):
+    simulate_on(device, monkeypatch)
+    runs = [sheet(device="cuda", shape=shape, method=method).plasma for _ in range(2)]
+    runs[0].mass_matrix.values[...] = np.nan
+    runs[0].moments[...] = np.nan
+    found, expected = ([*map(run.backend.to_host, (advanced(run).mass_matrix.values, run.moments))] for run in runs)
+    for a, b in zip(found, expected, strict=True):
+        exact = method != "mma" or device == "host"     # mma adds with atomics, in any order
+        np.testing.assert_allclose(a, b, rtol=0, atol=0 if exact else 1e-13 * np.abs(b).max())
+
+
+def advanced(plasma):
+    advance(plasma)
+    return plasma
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_run_without_particles(device, monkeypatch):
+    simulate_on(device, monkeypatch)
+    one, other = (Simulation.from_deck("vacuum_wave", device=name) for name in ("cuda", "cpu"))
+    assert not one.species
+    one.step(3)
+    other.step(3)
+    np.testing.assert_allclose(one.E, other.E, rtol=0, atol=1e-14 * np.abs(other.E).max())

@@ -16,10 +16,6 @@ from ecsim.grid import Block, pair_offsets
 from ecsim.parallel.halo import HIGH, LOW
 
 
-def _to_zero(a) -> None:
-    a[...] = 0.0
-
-
 class MassMatrix:
     """A mass matrix on the nodes of one block.
 
@@ -42,10 +38,6 @@ class MassMatrix:
     def components(self) -> int:
         """1 for the scalar matrix, 9 for the 3×3 tensorial one."""
         return self.values.shape[1]
-
-    def clear(self) -> None:
-        """Set every entry, ghosts included, to zero before an assembly."""
-        self.halo.in_parts(_to_zero, self.values.reshape(-1, *self.block.padded))
 
     def complete(self, *moments) -> None:
         """After an assembly: bring ghost contributions, of ``moments`` too, to their owners; refresh own ghosts.

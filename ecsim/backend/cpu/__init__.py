@@ -25,6 +25,10 @@ METHODS = {"pair": assemble_pair, "direct": assemble_direct, "auto": assemble_pa
 COLUMN_METHODS = {"pair": columns_pair, "direct": columns_direct, "auto": columns_pair}
 
 
+def _to_zero(a) -> None:
+    a[...] = 0.0
+
+
 def _choose(methods: dict, method: str):
     """The method of this name. Raises ValueError if there is none."""
     if method not in methods:
@@ -69,15 +73,18 @@ class CpuBackend:
 
     def assemble(self, stores: list[ParticleStore], betas: list[float], *, method: str = "pair",
                  precision: str = "fp64", B_nodes, stencil, moments) -> None:
-        """Add M, ρ and Ĵ (each / V) of all stores to padded arrays, ghosts included.
+        """Set padded arrays, ghosts included, to M, ρ and Ĵ (each / V) of all stores.
 
         betas : q Δt / 2m of each store.  B_nodes : (3, *padded), valid ghosts.  stencil : (n_offsets, 9, *padded).
         moments : (4, *padded), ρ then Ĵ.  Raises ValueError for a method or precision there is not.
         """
         if precision != "fp64":
             raise ValueError(f"precision = {precision!r}; fp64 is allowed on the CPU")
+        make = _choose(METHODS, method)
+        for a in (stencil, moments):
+            self.in_parts(_to_zero, a.reshape(-1, *B_nodes.shape[1:]))
         for store, beta in zip(stores, betas, strict=True):
-            kernel = _choose(METHODS, method)(store.block.d, store.block.order)
+            kernel = make(store.block.d, store.block.order)
             self.threads.run_scattering(kernel, [
                 (a, b, store.lattice, store.tables, store.start, store.s, store.v, *store.charges, store.visit,
                  float(beta), 1.0 / store.block.volume, B_nodes.reshape(-1), stencil.reshape(-1), moments.reshape(-1))

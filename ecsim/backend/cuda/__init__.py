@@ -176,7 +176,7 @@ class CudaBackend:
 
     def assemble(self, stores: list, betas: list[float], *, method: str = "pair", precision: str = "fp64", B_nodes,
                  stencil, moments) -> None:
-        """Add M, ρ and Ĵ (each / V) of all stores to padded arrays with ghosts; see ecsim.backend.cuda.assembly."""
+        """Set padded arrays with ghosts to M, ρ and Ĵ (each / V) of all stores; see ecsim.backend.cuda.assembly."""
         assembly.assemble(self, stores, betas, method=method, precision=precision, B_nodes=B_nodes, stencil=stencil,
                           moments=moments)
 

@@ -15,6 +15,7 @@ import numpy as np
 from ecsim.grid import Block
 
 METHODS = ("pair", "mma", "conventional", "flat", "auto")
+ATOMIC = ("mma", "flat")  # methods that add to the stencil as they go, in any order; the others expand sums once
 PRECISIONS = ("fp64", "tf32")
 SMALL_GRID, SMALL_LOAD = 8192, 160  # cells, and particles a cell, up to which "mma" outruns "pair" with CIC
 FEW = {1: 96, 2: 48}  # by order of the shape: particles per cell below which a warp takes several cells
@@ -120,7 +121,12 @@ def choose(several: list[Particles], precision: str) -> str:
 
 def cell_size(backend, block: Block, columns: int = 0) -> int:
     """Numbers of D a cell, for memory plans: D takes 8 · cell_size · cells bytes while assembling."""
-    return backend.launch_sizes("mass_expand.cu", DIM=block.d, ORDER=block.order, COLUMNS=columns)[5]
+    return backend.launch_sizes("mass_expand.cu", **_expansion(block, columns, columns == 0))[5]
+
+
+def _expansion(block: Block, columns: int, fresh: bool) -> dict:
+    """Macros of kernels/mass_expand.cu."""
+    return {"DIM": block.d, "ORDER": block.order, "COLUMNS": columns, "FRESH": int(fresh)}
 
 
 def sum_cells(backend, particles: Particles, D, *, method: str = "pair", precision: str = "fp64", beta: float,
@@ -142,10 +148,12 @@ def sum_cells(backend, particles: Particles, D, *, method: str = "pair", precisi
     backend.launch(file, name, (-(-n // cells), 1), threads, arguments, shared=shared, **macros)
 
 
-def expand(backend, block: Block, D, stencil, moments=None) -> None:
-    """Add D to the padded stencil, and to the padded moments unless there are none; deterministic."""
-    columns = 0 if moments is not None else stencil.shape[1]
-    macros = {"DIM": block.d, "ORDER": block.order, "COLUMNS": columns}
+def expand(backend, block: Block, D, stencil, moments=None, fresh: bool = False) -> None:
+    """Add D to the padded stencil, and to the padded moments unless there are none; deterministic.
+
+    ``fresh``: nodes that particles reach hold nothing of value in the stencil of a plasma, and are set.
+    """
+    macros = _expansion(block, 0 if moments is not None else stencil.shape[1], fresh)
     threads, shared, tile_y, tile_z, chunk = backend.launch_sizes("mass_expand.cu", **macros)[:5]
     nodes = [n + (block.order if k >= 3 - block.d else 0) for k, n in enumerate(extents(block))]
     tiles, chunks = -(-nodes[1] // tile_y) * -(-nodes[2] // tile_z), -(-stencil.shape[1] // chunk)
@@ -185,19 +193,24 @@ def add_with_atomics(backend, particles: Particles, *, method: str, beta: float,
 
 
 def add_particles(backend, several: list[Particles], betas: list[float], *, method: str, precision: str, B_nodes=None,
-                  scale: float, stencil, moments=None) -> None:
+                  scale: float, stencil, moments=None, fresh: bool = False) -> None:
     """Add the mass matrices (and moments) of all of ``several``; ``scale`` is 1/V.
 
-    Raises ValueError if the method or precision does not exist.
+    ``fresh``: whatever is in the stencil of a plasma does not count. Raises ValueError if the method or precision does
+    not exist.
     """
     block = several[0].block
     check(block, method, precision)
     method = choose(several, precision) if method == "auto" else method
+    if fresh and method in ATOMIC:
+        stencil[...] = 0.0
+    elif fresh:
+        _clear_beyond_reach(block, stencil)
     D = None
     for particles, beta in zip(several, betas, strict=True):
         unit = scale * particles.weight
         factors = {"beta": beta, "B_nodes": B_nodes, "mass": unit if particles.columns else unit * beta, "moment": unit}
-        if method in ("mma", "flat"):
+        if method in ATOMIC:
             add_with_atomics(backend, particles, method=method, stencil=stencil, moments=moments, **factors)
             continue
         add = D is not None
@@ -205,18 +218,29 @@ def add_particles(backend, several: list[Particles], betas: list[float], *, meth
             D = backend.xp.empty((block.n_cells, cell_size(backend, block, particles.columns)))
         sum_cells(backend, particles, D, method=method, precision=precision, add=add, **factors)
     if D is not None:
-        expand(backend, block, D, stencil, moments)
+        expand(backend, block, D, stencil, moments, fresh)
+
+
+def _clear_beyond_reach(block: Block, stencil) -> None:
+    """Zero at the ghosts that no particle of the block reaches: the lowest, with TSC also the highest."""
+    for k in range(block.d):
+        for end in (0, -1)[: block.order]:
+            stencil[(..., end, *(slice(None),) * (block.d - 1 - k))] = 0.0
 
 
 def assemble(backend, stores: list, betas: list[float], *, method: str, precision: str = "fp64", B_nodes, stencil,
              moments) -> None:
-    """Add ρ, Ĵ and M of particle stores to padded ``moments`` (4, …) and ``stencil`` (offsets, 9, …).
+    """Set padded ``moments`` (4, …) and ``stencil`` (offsets, 9, …) to ρ, Ĵ and M of particle stores.
 
     ``betas`` q Δt/(2m) of each store; ``B_nodes`` (3, …) padded nodal B with valid ghosts. With "pair" the result does
     not depend on timing. Source: Lapenta 2017, eqs. 12 and 30; Pennati & Markidis 2026.
     """
+    moments[...] = 0.0
+    if not stores:
+        stencil[...] = 0.0
+        return
     add_particles(backend, [Particles.of_store(s) for s in stores], betas, method=method, precision=precision,
-                  B_nodes=B_nodes, scale=1.0 / stores[0].block.volume, stencil=stencil, moments=moments)
+                  B_nodes=B_nodes, scale=1.0 / stores[0].block.volume, stencil=stencil, moments=moments, fresh=True)
 
 
 def assemble_columns(backend, block: Block, cell, s, columns, stencil, method: str = "pair",
