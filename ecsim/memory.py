@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ecsim.backend.cuda.assembly import ATOMIC
 from ecsim.backend.cuda.move import FRACTION, GROWTH, HEAD_BYTES, LEAST_IN_FULL_RUN, LEAST_RECORDS, POOL, WARPS
 from ecsim.backend.cuda.store import slots_for, slots_of_store
 from ecsim.deck.schema import Deck, Diagnostic
@@ -73,8 +74,9 @@ def cuda_particles(deck: Deck, block: Block) -> dict[str, int]:
     heads = HEAD_BYTES * (block.n_cells + records // LEAST_IN_FULL_RUN + 1)
     found["outbox of the mover"] = DOUBLE * words * records + heads + OUTBOX_PER_CELL * block.n_cells
     found["buffer for a new layout"] = DOUBLE * most_slots
-    numbers = 9 * (2 * block.order + 1) ** block.d + 4 * (block.order + 1) ** block.d
-    found["sums of the assembly"] = DOUBLE * numbers * block.n_cells
+    if deck.assembly.method not in ATOMIC:
+        numbers = 9 * (2 * block.order + 1) ** block.d + 4 * (block.order + 1) ** block.d
+        found["sums of the assembly"] = DOUBLE * numbers * block.n_cells
     return found
 
 
@@ -104,13 +106,23 @@ def fields(deck: Deck, block: Block) -> dict[str, int]:
     padded, owned = DOUBLE * math.prod(block.padded), DOUBLE * block.n_cells
     extrapolated = deck.solver.guess == "extrapolated"
     matrix = padded * 9 * len(pair_offsets(block.d, block.order))
-    ghost_layer = matrix * block.ghosts // min(block.padded)
     return {
         "fields and moments": padded * (5 * 3 + 4) + owned * 3 * extrapolated,
         "mass matrix": matrix,
         "Krylov vectors": owned * 3 * (deck.solver.restart + 1),
-        "work arrays of solve and ghosts": 3 * (padded + owned) + max(3 * owned * SOLVE_TEMPORARIES, ghost_layer),
+        "work arrays of solve and ghosts":
+            3 * (padded + owned) + max(3 * owned * SOLVE_TEMPORARIES, faces(block, matrix)),
     }
+
+
+def faces(block: Block, matrix: int) -> int:
+    """Most bytes of ghosts of a ``matrix`` of so many that are on their way at a time, sent and received.
+
+    Those of CIC lie on one side. A dimension that is not cut has no more than a copy of a face.
+    """
+    sides = 2 * block.order
+    return max(matrix * block.ghosts // padded * (sides if own < all_cells else 1)
+               for padded, own, all_cells in zip(block.padded, block.cells, block.grid.cells, strict=True))
 
 
 def disk(deck: Deck) -> dict[str, int]:

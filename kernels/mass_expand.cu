@@ -71,7 +71,8 @@ inline void copies_wait() {}
 
 // Sum over the cells that hold a node and the one `offset` further on; `at` is the cell whose last node the first is.
 __device__ __forceinline__ double cells_sum(const double* at, int offset) {
-    const int oz = offset % SUPPORT, oy = DIM > 1 ? offset / SUPPORT % SUPPORT : 0, ox = DIM > 2 ? offset / (SUPPORT * SUPPORT) : 0;
+    const int oz = offset % SUPPORT, oy = DIM > 1 ? offset / SUPPORT % SUPPORT : 0,
+              ox = DIM > 2 ? offset / (SUPPORT * SUPPORT) : 0;
     double sum = 0.0;
 #pragma unroll
     for (int j = 0; j <= Y_REACH; ++j)  // j, k: cells from there; a, b: local numbers of the two nodes in such a cell

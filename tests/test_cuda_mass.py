@@ -80,6 +80,20 @@ def test_plasma(backend, method, cells, order):
     assert error(moments, m) < (TF32 if "tf32" in method else FP64)
 
 
+@pytest.mark.parametrize("order", [1, 2], ids=["cic", "tsc"])
+@pytest.mark.parametrize("cells", GRIDS.values(), ids=GRIDS)
+@pytest.mark.parametrize("method", ["pair", "flat"])
+def test_a_fresh_matrix_is_set_whatever_was_there(backend, method, cells, order):
+    case = random_case(cells, order, mixed_counts(int(np.prod(cells))))
+    block, (M, m) = Block(Grid(cells, tuple(0.5 * n for n in cells), order)), exact(case)
+    stencil, moments = backend.xp.full(M.shape, np.nan), backend.xp.zeros(m.shape)
+    assembly.add_particles(backend, [particles_of(backend, case)], [case.beta], method=method, precision="fp64",
+                           B_nodes=backend.from_host(case.B), scale=1.0 / block.volume, stencil=stencil,
+                           moments=moments, fresh=True)
+    assert error(backend.to_host(stencil), M) < FP64
+    assert error(backend.to_host(moments), m) < FP64
+
+
 @pytest.mark.parametrize("columns", [1, 9])
 @pytest.mark.parametrize("order", [1, 2], ids=["cic", "tsc"])
 @pytest.mark.parametrize("method", METHODS)

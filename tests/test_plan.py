@@ -12,9 +12,15 @@ from test_cuda_simulation import SMALL
 from test_deck_load import GOOD
 
 from ecsim.backend import expected
+from ecsim.backend.cpu import CpuBackend
 from ecsim.backend.cuda.assembly import cell_size
 from ecsim.deck import load_deck
-from ecsim.memory import available
+from ecsim.grid import Grid
+from ecsim.massmatrix import MassMatrix
+from ecsim.memory import available, faces
+from ecsim.parallel.halo import Halo
+from ecsim.parallel.topology import Topology
+from ecsim.parallel.transport import Alone
 from ecsim.plan import Finding, beam, findings, make_plan
 from ecsim.report import Progress, cost_table, duration, human, plan_text
 from ecsim.simulation import Simulation
@@ -84,9 +90,41 @@ def test_memory_on_a_gpu_is_that_of_a_run(shape, monkeypatch):
     assert planned["sums of the assembly"] == pytest.approx(exact, rel=0.05)
 
 
+def test_methods_with_atomics_have_no_sums_of_cells():
+    for method, shape, there in (("mma", "cic", False), ("flat", "tsc", False), ("conventional", "cic", True)):
+        deck = load_deck("double_harris", {"backend.device": "cuda", "assembly.method": method, "grid.shape": shape})
+        assert ("sums of the assembly" in make_plan(deck, "cuda").memory) == there
+
+
+class Counting(Alone):
+    """A transport to nobody that notes the most bytes of an exchange, sent and received."""
+
+    most = 0
+
+    def exchange(self, neighbours, *arrays):
+        self.most = max(self.most, sum(a.nbytes for a in arrays))
+
+    start, finish = exchange, lambda *ignored: None
+
+
+@pytest.mark.parametrize("ranks", [(2, 1, 1), (1, 2, 1), (2, 2, 2)])
+@pytest.mark.parametrize("order", [1, 2])
+def test_ghosts_of_the_matrix_that_travel_fit_the_plan(order, ranks):
+    block = Topology(Grid((24, 20, 16), (1.0, 1.0, 1.0), order), ranks).block(0)
+    transport = Counting()
+    halo = Halo(block, [(0, 0) if n > 1 else None for n in ranks], transport)
+    matrix = MassMatrix(block, halo, CpuBackend(1))
+    matrix.complete(np.zeros((4, *block.padded)))
+    planned = faces(block, matrix.values.nbytes)
+    assert 0.5 * planned <= transport.most <= 1.1 * planned      # half: CIC along the first dimension
+
+
 def test_a_plan_is_for_the_gpu_where_there_is_one(monkeypatch):
     assert [expected(name) for name in ("cpu", "cuda")] == ["cpu", "cuda"]
-    for cupy, file, device in ((True, __file__, "cuda"), (False, __file__, "cpu"), (True, "/nowhere", "cpu")):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for cupy, file, visible, device in ((True, __file__, "0,1", "cuda"), (True, __file__, "", "cpu"),
+                                        (False, __file__, "0,1", "cpu"), (True, "/nowhere", "0,1", "cpu")):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         monkeypatch.setattr("ecsim.backend.GPU_FILES", ("/nowhere", file))
         monkeypatch.setattr("importlib.util.find_spec", lambda name, there=cupy: there or None)
         assert expected("auto") == device

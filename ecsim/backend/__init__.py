@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from glob import glob
 
 GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg")
@@ -34,7 +35,8 @@ def expected(device: str) -> str:
     """What ``select(device)`` will most likely take, "cpu" or "cuda", told without loading anything."""
     if device != "auto":
         return device
-    return "cuda" if importlib.util.find_spec("cupy") and any(map(glob, GPU_FILES)) else "cpu"
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
+    return "cuda" if importlib.util.find_spec("cupy") and any(map(glob, GPU_FILES)) and not hidden else "cpu"
 
 
 def select(device: str = "auto", threads: int = 0, local_rank: int = 0):
