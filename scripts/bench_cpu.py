@@ -124,7 +124,7 @@ def copy_rate(repeats: int) -> float:
 def work(d: int, order: int) -> dict[str, tuple[float, float]]:
     """(arithmetic operations, bytes) per particle: of the products alone, and of the particle's own numbers."""
     nodes, vectors = (order + 1) ** d, 8 * (d + 3)
-    sums, pairs = (2 * order + 1) ** d, nodes * (nodes + 1) // 2
+    sums, pairs = (2 * order + 1) ** d, ((order + 1) * (order + 2) // 2) ** d
     return {"pair": (2 * (9 * sums + 4 * nodes), vectors), "direct": (2 * (9 * pairs + 4 * nodes), vectors),
             "mover": (0, 2 * vectors + 4), "sort": (0, 2 * vectors + 4), "cycle": (0, 0), "load": (0, 0)}
 

@@ -7,11 +7,13 @@ from tempfile import mkdtemp
 
 import pytest
 
+from ecsim.backend import GPU_FILES
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
     """One process where there is a GPU, which it then has for itself; elsewhere as many as pytest-xdist says."""
-    return 0 if glob("/dev/nvidia[0-9]*") + glob("/dev/dxg") else None
+    return 0 if any(map(glob, GPU_FILES)) else None
 
 
 def pytest_configure(config):
