@@ -103,6 +103,8 @@ class Counting(Alone):
 
     def exchange(self, neighbours, *arrays):
         self.most = max(self.most, sum(a.nbytes for a in arrays))
+        for came in arrays[2:]:
+            came[...] = 0.0
 
     start, finish = exchange, lambda *ignored: None
 
